@@ -81,7 +81,7 @@ def main() -> None:
         rows.append(f"| {name} | {steps:,.0f} | {change} | {others:.2f} ms per s |")
     head = "| door | steps per s | change, median of pairs (range) | CPU time of other threads |\n"
     head += "|---|--:|--:|--:|\n"
-    note = f"{pairs} rounds of {SECONDS} s each, in turn; one CPU thread."
+    note = f"The cases alternated in {pairs} rounds of {SECONDS} s each, with one CPU thread."
     put(PAGE, "overhead", f"{head}{chr(10).join(rows)}\n\n{note}\n", __file__)
 
 

@@ -89,8 +89,9 @@ def table(trace: str, folder: Path) -> str:
     span, slices = opened.end_ns - opened.begin_ns, opened.recorded()
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
     lines = [
-        f"{size(os.path.getsize(trace))}, {slices:,} slices; Python {platform.python_version()}, "
-        f"load before the run {load}. In brackets: of all processors.\n",
+        f"The trace has {size(os.path.getsize(trace))} and {slices:,} slices. Measured with "
+        f"Python {platform.python_version()}; the load average before the run was {load}. "
+        "The times in brackets are CPU times of all processors.\n",
         "| part | its size | opening the trace | copying the part | cut | share of both |",
         "| --- | --- | --- | --- | --- | --- |",
     ]

@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _head() -> list[str]:
-    found = " | ".join(f"x {factor:g} told" for factor in FACTORS)
+    found = " | ".join(f"x {factor:g} reported" for factor in FACTORS)
     head = f"| trace | steps a side | rows | false: middle halves | false: interval | {found} |"
     return [head, "|---|---|---:|---:|---:|" + "---:|" * len(FACTORS)]
 

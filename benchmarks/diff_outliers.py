@@ -310,7 +310,7 @@ def table(recordings: Sequence[Floats], ways: int, folder: Path) -> list[str]:
     without it."""
     lines = [
         "| without | steps a side | false diffs: with it | without it "
-        "| one change told: with it | without it |",
+        "| one change reported: with it | without it |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for trial in TRIALS:

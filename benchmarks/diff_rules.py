@@ -250,7 +250,7 @@ def table(recordings: Sequence[Int64s], ways: int) -> list[str]:
     without it; figures are means over the recordings."""
     lines = [
         "| without | steps a side | false diffs: with it | without it "
-        "| changes told: with it | without it |",
+        "| changes reported: with it | without it |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for trial in TRIALS:

@@ -202,7 +202,10 @@ def main() -> None:
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
             file.unlink()
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
+    place = (
+        f"Measured on {os.cpu_count()} cores with Python {platform.python_version()}; the "
+        f"load average was {loads}."
+    )
     text = f"{place}\n\n{markdown(rows)}"
     print(text)
     put(PAGE, "first picture", text, __file__)

@@ -103,7 +103,8 @@ def main() -> None:
         "| processors, JSON | other | share |"
     )
     lines = [
-        f"Python {platform.python_version()}, load before the run {load}.",
+        f"Measured with Python {platform.python_version()}; the load average before the "
+        f"run was {load}.",
         "",
         head,
     ]

@@ -177,7 +177,10 @@ def main() -> None:
             from_cache(*args.traces),
             *looking(args.traces[0], folder / "beside"),
         ]
-    said = f"CPU time. {os.cpu_count()} cores, load before {load}; the best of {ROUNDS} rounds."
+    said = (
+        f"The table shows CPU times, the best of {ROUNDS} rounds. The machine had "
+        f"{os.cpu_count()} cores; the load average before the run was {load}."
+    )
     table = "\n".join([said, "", *HEAD, *map(str, rows)])
     print(table)
     if not args.only_print:

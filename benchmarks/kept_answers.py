@@ -63,7 +63,7 @@ class Coverage:
         found = [f"Measured: {_list_traces(self.measured)}."]
         if self.without_answers:
             found.append(
-                f"Nothing could be planted into: {_list_traces(self.without_answers)}."
+                f"No change could be planted in: {_list_traces(self.without_answers)}."
             )
         if self.left_out:
             found.append(f"Not measured: {_list_traces(self.left_out)}.")

@@ -36,7 +36,7 @@ from fusetui.analysis.ranks.executors import summarize
 from fusetui.report.ranks import ranks_document, ranks_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
-RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
+RIGHT, CANNOT, WRONG = "right", "inconclusive", "wrong"
 NEAR = 0.05  # of the planted delay
 OF_STEP, OF_WORST = 0.02, 0.1
 """The floors of docs/ranks.md (Stragglers): of a step, and of what a rank does in its

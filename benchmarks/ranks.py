@@ -391,7 +391,10 @@ def main() -> None:
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     with tempfile.TemporaryDirectory() as name:
         table = report(args.source, Path(name), args.ranks, args.megabytes, args.hta)
-    text = f"{os.cpu_count()} cores, load before {loads}.\n\n{table}"
+    text = (
+        f"The machine had {os.cpu_count()} cores; the load average before the run was "
+        f"{loads}.\n\n{table}"
+    )
     print(text)
     if not args.print:
         put(PAGE, "ranks", text, __file__)

@@ -269,7 +269,10 @@ def machine() -> str:
             Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
         )
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    return f"{model}, Python {platform.python_version()}, load before the run {loads}."
+    return (
+        f"Measured on {model} with Python {platform.python_version()}; the load average "
+        f"before the run was {loads}."
+    )
 
 
 def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:

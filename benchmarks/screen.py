@@ -31,6 +31,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
+from fusetui.text.figures import plural
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -215,10 +217,11 @@ def measured(trace: str) -> str:
     burst = typed(trace)
     right = "is" if burst.is_right else "is NOT"
     said = (
-        f"A key that changes nothing sends {nothing} bytes. {len(BURST)} keys typed at once cause "
-        f"{burst.frames} frames, the last of which {right} that of the same keys one by one. A "
-        f"terminal that takes {RATE // 1000} kB/s gets {late(trace)} stale frames after the last "
-        f"of {HELD} keys a second. Idle: {cpu:.1f} ms of CPU time a second, {written} bytes."
+        f"A key that changes nothing sends {plural(nothing, 'byte')}. Typing {len(BURST)} keys at "
+        f"once causes {plural(burst.frames, 'frame')}, and the last frame {right} that of the same "
+        f"keys one by one. A terminal that takes {RATE // 1000} kB/s gets "
+        f"{plural(late(trace), 'stale frame')} after the last of {HELD} keys per second. While idle, "
+        f"the app uses {cpu:.1f} ms of CPU time per second and sends {plural(written, 'byte')}."
     )
     return f"`{Path(trace).name}`:\n\n{markdown([HEAD, *rows])}\n\n{fill(said, 100)}"
 
@@ -276,7 +279,10 @@ def main() -> None:
     os.environ["FUSETUI_KEPT"] = "off"
     parts = [measured(trace) for trace in args.traces]
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    place = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {loads}."
+    place = (
+        f"Measured on {os.cpu_count()} cores with Python {platform.python_version()}; the "
+        f"load average was {loads}."
+    )
     compared = [ratios(*args.traces[:2])] if len(parts) > 1 else []
     text = "\n\n".join((place, *parts, *compared))
     print(text)

@@ -205,10 +205,13 @@ def table(outcomes: Sequence[Outcome]) -> str:
     head += "| --- " * 8 + "|\n"
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
-    said = (
-        f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
+    said = "There is no prediction"
+    if errors:
+        said = f"The mean absolute error is {100 * mean(errors):.1f} %"
+    about = (
+        f"{said}; fusetui gives no answer for {silent} of {len(outcomes)} programs. "
+        f"Measured with PyTorch {torch.__version__}."
     )
-    about = f"{said}; no answer in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
     return head + "\n".join(map(row, outcomes)) + f"\n\n{about}\n"
 
 

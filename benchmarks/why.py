@@ -196,7 +196,8 @@ def main() -> None:
                 flush=True,
             )
     head = (
-        f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
+        "The table shows wall-clock times, with CPU times in parentheses. The machine had "
+        f"{os.cpu_count()} cores; the load average before the run was {loads}."
     )
     text = f"{head}\n\n{table(lines)}"
     print(text)

@@ -66,12 +66,13 @@ def parse_guess(guess: str) -> dict[str, int]:
         if kind not in KINDS:
             kind_names = ", ".join(sorted(KINDS))
             raise CaptureError(
-                f"'{term}' is not an expectation such as gemm=3: use one of {kind_names}."
+                f"'{term}' is not a valid expectation: write KIND=NUMBER, as in "
+                f"gemm=3, where KIND is one of {kind_names}."
             )
         match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
-                f"'{term}' is not an expectation: use a whole number, as in gemm=3."
+                f"'{term}' is not a valid expectation: use a whole number, as in gemm=3."
             )
         expected[kind] = int(match[2])
     if not expected:

@@ -128,7 +128,7 @@ def _list_notes(record: RunRecord) -> list[str]:
         notes += [f"{variant.name}: {note}" for note in _describe_variant(variant)]
     if record.device_kind == "cpu":
         notes.append(
-            "On a CPU a kernel is a compute op: views and allocations are not counted."
+            "On a CPU, a kernel is a compute op; views and allocations are not counted."
         )
     if record.shapes_shrunk:
         notes.append(

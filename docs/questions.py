@@ -67,7 +67,7 @@ QUESTIONS = (
         "Where is the longest gap of a DeepSeek-R1 decode, and what did the CPU do?",
         "b300_deepseek_r1_decode",
         ("e",),
-        "`e` goes to the longest gap, and `e` again to the next longest.",
+        "`e` goes to the longest gap, and pressing `e` again goes to the next longest one.",
     ),
     Question(
         "Which kernels of a vLLM decode are matrix products?",

@@ -235,7 +235,7 @@ def hang(
     if dumps.ranks:
         return why_it_hangs(dumps)
     reasons = [unread.reason for unread in dumps.unread[:1]]
-    raise Error(" ".join(["No readable dump.", *reasons]))
+    raise Error(" ".join(["No dump could be read.", *reasons]))
 
 
 def decode(name: str) -> KernelName | None:

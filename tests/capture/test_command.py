@@ -169,7 +169,8 @@ def test_progress_goes_to_stderr(run: Run) -> None:
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
         (
             {"expect": ["gemms=3"]},
-            "'gemms=3' is not an expectation such as gemm=3: use one of attention, comm, ",
+            "'gemms=3' is not a valid expectation: write KIND=NUMBER, as in gemm=3, "
+            "where KIND is one of attention, comm, ",
         ),
         ({"variants": ["fused"]}, "Nothing was captured: fused: it needs a GPU"),
     ],

@@ -106,7 +106,11 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
             "--compare needs two variants",
         ),
         ("linear", {"device": "tpu"}, "Unknown device 'tpu'"),
-        ("mine.py:build", {"expect": ["gems=1"]}, "'gems=1' is not an expectation"),
+        (
+            "mine.py:build",
+            {"expect": ["gems=1"]},
+            "'gems=1' is not a valid expectation",
+        ),
     ],
 )
 def test_a_request_is_checked_without_torch(

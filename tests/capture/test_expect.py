@@ -26,7 +26,8 @@ def test_a_guess_is_counts_by_kind() -> None:
 @pytest.mark.parametrize("guess", ["mat", "mat=3", "=3"])
 def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
     with pytest.raises(
-        CaptureError, match=r"not an expectation such as gemm=3: .*attention, .*gemm"
+        CaptureError,
+        match=r"not a valid expectation: write KIND=NUMBER.*attention, .*gemm",
     ):
         parse_guess(guess)
 
@@ -36,7 +37,7 @@ def test_wrong_guess_text_names_the_kinds(guess: str) -> None:
 )
 def test_a_guess_is_a_whole_number(guess: str) -> None:
     with pytest.raises(
-        CaptureError, match="not an expectation: use a whole number, as in gemm=3"
+        CaptureError, match="not a valid expectation: use a whole number, as in gemm=3"
     ):
         parse_guess(guess)
 

@@ -64,7 +64,7 @@ def test_every_command_says_it(
     assert found.code == 0
     text = " ".join(found.out.split())
     assert (
-        "10 events of 1 of 1 graph replays take their module from annotations" in text
+        "In 1 of 1 graph replays, 10 events take their module from annotations" in text
     )
 
 

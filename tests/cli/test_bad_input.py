@@ -161,7 +161,7 @@ def test_skipped_events_are_counted_on_stderr(fusetui: Run, tmp_path: Path) -> N
         (["diff", "x", "y", "--json", "--markdown"], "not both"),
         (["open", "x"], "needs a terminal"),
         (["decode"], "needs NAME"),
-        (["decode", "-"], "standard input"),
+        (["decode", "-"], "Standard input"),
     ],
 )
 def test_wrong_arguments_are_one_sentence_with_exit_code_2(

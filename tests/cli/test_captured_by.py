@@ -28,7 +28,7 @@ def test_captured_by_gives_replayed_kernels_their_op_and_shape(
         "kernels", replay, "--by", "op", "--captured-by", captures, "--json"
     ).json
     assert found["kernels"][0]["op"] == "aten::mm"
-    assert "13 events of 1 of 1 graph replays" in found["note"]
+    assert "In 1 of 1 graph replays, 13 events" in found["note"]
     shaped = fusetui(
         "kernels", replay, "--by", "shape", "--captured-by", captures, "--json"
     ).json
@@ -52,7 +52,7 @@ def test_captured_by_gives_replayed_kernels_their_module(
 def test_every_command_says_it(fusetui: Run, replay: Path, command: str) -> None:
     found = fusetui(command, replay, "--captured-by", replay.parent / "captures")
     assert found.code == 0
-    assert "13 events of 1 of 1 graph replays" in found.out
+    assert "In 1 of 1 graph replays, 13 events" in found.out
 
 
 def test_a_capture_that_does_not_fit(

@@ -28,7 +28,7 @@ def trace(tmp_path: Path) -> Path:
 def test_a_kernel_and_its_lines(fusetui: Run, trace: Path, tmp_path: Path) -> None:
     answer = fusetui("compile", trace, "--compile-log", tmp_path / "elsewhere")
     assert answer.code == 0
-    assert "1 kernel run in compiled regions took 10 us; all are linked" in answer.out
+    assert "1 kernel in compiled regions takes 10 us; it is linked" in answer.out
     assert "me/model.py:10, 11" in answer.out
     assert "cpp_fused_gelu_mul_0:1" in answer.out
 
@@ -51,7 +51,7 @@ def test_a_trace_that_was_not_compiled(fusetui: Run) -> None:
     answer = fusetui("compile", sample_traces.path("mlp-eager"))
     assert answer.code == 0
     assert answer.out.startswith(
-        "This trace contains no work compiled by torch.compile"
+        "This trace contains no work that torch.compile compiled"
     )
 
 

@@ -69,8 +69,8 @@ def test_ends_that_torch_cut_are_told_by_all_commands(
     found = fusetui("why", pftrace)
     assert "1 GPU event may have lasted longer than shown" in found.err
     words = " ".join(found.out.split())
-    assert "the ends of 1 GPU event, " in words
-    assert "(an export named .json, not .pftrace)" in words
+    assert "the ends of 1 GPU event" in words
+    assert "(use an export named .json, not .pftrace)" in words
 
 
 def test_scrub_takes_json_only(fusetui: Run, pftrace: Path) -> None:

@@ -126,8 +126,8 @@ def test_an_unknown_device_is_named(
     text = fusetui("kernels", path).out
     assert "of peak" not in text
     assert (
-        "The peak rates of NVIDIA Something are unknown. Set them with, for example,\n"
-        "--peak"
+        "The peak rates of NVIDIA Something are unknown. Set these rates with, for\n"
+        "example, --peak"
     ) in text
     known = fusetui(
         "kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12"

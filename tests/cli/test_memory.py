@@ -270,7 +270,7 @@ def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) ->
 def test_memory_of_a_trace_reports_its_peak(fusetui: Run, tmp_path: Path) -> None:
     path = traced(tmp_path)
     out = fusetui("memory", path).out
-    said = "1.536 kB allocated at 3 us (event 0), and at most 4.096 kB reserved."
+    said = "1.536 kB allocated at 3 us (event 0); peak reserved memory: 4.096 kB."
     assert out.splitlines()[3].startswith(f"Peak: {said}")
     assert "A memory snapshot also has stacks," in " ".join(out.split())
     found = fusetui("memory", path, "--json", "--at", "2us").json["devices"][0]

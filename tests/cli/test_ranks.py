@@ -58,7 +58,7 @@ def test_ranks_text_names_the_straggler_and_its_cost(
     fusetui: Run, folder: Path
 ) -> None:
     out = fusetui("ranks", folder).out
-    assert "4 of 4 ranks, 3 steps, 3 collectives." in out
+    assert "The traces contain 4 of 4 ranks, 3 steps and 3 collectives." in out
     assert (
         "Rank 2 arrives last in 3 of 3 collectives; the others wait 400 us per step for it."
         in " ".join(out.split())
@@ -141,7 +141,7 @@ def test_without_steps_figures_are_of_the_whole_trace(
     out = " ".join(fusetui("ranks", folder).out.split())
     assert "4 of 4 ranks, 0 steps" in out
     assert "us - Figures cover the whole trace," in out
-    assert "and 'waits': sums." in out
+    assert "and 'waits' are sums." in out
     assert "a step" not in out
     assert "per step" not in out
 
@@ -173,7 +173,7 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
     result = fusetui("ranks", folder)
     assert result.code == 2
     assert "rank1.json is empty" in " ".join(result.out.split())
-    assert "Not given: rank 1." in result.out
+    assert "Rank 1 is not given" in result.out
     assert "Rank 2 arrives last" in result.out
     assert result.sentence == "1 of 4 traces could not be used."
 
@@ -195,8 +195,8 @@ def test_ranks_of_one_trace_alone_exits_with_3_and_says_why(
 ) -> None:
     result = fusetui("ranks", folder / "rank0.json")
     assert result.code == 3
-    assert "Inconclusive which rank waits for which" in result.out
-    assert result.sentence.startswith("Inconclusive which rank waits for which")
+    assert "It is unclear which rank waits for which" in result.out
+    assert result.sentence.startswith("It is unclear which rank waits for which")
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_a_program_that_ends_well_and_was_not_recorded_is_an_error(
     assert cli.run(["run", "--", "sh", "-c", "exit 3"]) == 3
     line = ["run", "--after", "60", "--", sys.executable, FAKE, "0.2"]
     assert cli.run(line) == 1
-    assert "--after says 60 s" in capfd.readouterr().err
+    assert "but --after is 60 s" in capfd.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -348,7 +348,7 @@ async def test_the_mcp_server_gives_the_same_scripts(
         listed = await client.call_tool("reproduce", {"trace": "trace.json"})
         assert listed.structured_content["calls"][0]["kind"] == "compiled"
         for wrong, sentence in (
-            ({"op": OP, "row": 3}, "Specify either an op, a kernel or a row."),
+            ({"op": OP, "row": 3}, "Specify an op, a kernel or a row."),
             ({"op": "mm"}, "No op of this trace is named mm."),
             ({"generated": True}, "generated needs a kernel, an op or a row."),
         ):

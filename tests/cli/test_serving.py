@@ -39,7 +39,7 @@ def test_serving_text_lists_phases_limit_and_time_between(
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
     assert "Between model passes: 18 gaps," in text
-    assert "247 events of 19 of 19 graph replays take their op" in text.replace(
+    assert "In 19 of 19 graph replays, 247 events take their op" in text.replace(
         "\n  ", " "
     )
     assert text.count("\n") <= 40

@@ -115,7 +115,7 @@ def test_the_variables_that_are_amounts() -> None:
 
 def test_colorfgbg_without_a_color_is_ignored_with_a_sentence() -> None:
     (sentence,) = report_ignored_colors({"COLORFGBG": "nonsense"})
-    assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: it should name")
+    assert sentence.startswith("COLORFGBG is 'nonsense' and is ignored: set it to")
     for fine in ("15;0", "15;default;0", "default;default", ""):
         assert not list(report_ignored_colors({"COLORFGBG": fine}))
 

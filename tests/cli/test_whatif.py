@@ -120,8 +120,8 @@ def test_whatif_without_a_change_is_refused(fusetui: Run) -> None:
 def test_whatif_text_has_the_gain_and_the_next_limit() -> None:
     assert said(answer()).startswith(
         "With loader, a step (launched) would take 80 us instead of 100 us (estimate: "
-        "20.0 % less). After the change, the CPU is the bottleneck: 71 % of the "
-        "critical path is CPU thread work. Most of"
+        "20.0 % less). After the change, the CPU is the bottleneck: CPU threads take "
+        "71 % of the critical path. Most of"
     )
 
 
@@ -138,13 +138,13 @@ def test_too_little_is_understood() -> None:
         limit=(),
     )
     assert found.abstains
-    assert said(found).startswith("Unexplained delays: 25 % of the time of GPU 3.")
-    assert "loader: the trace explains too little of the time." in said(found)
+    assert said(found).startswith("Unexplained delays: 25 % of the time on GPU 3.")
+    assert "loader, because the trace explains too little of the time." in said(found)
 
 
 def test_whatif_range_is_printed_with_both_ends() -> None:
     found = answer(after_ns=None, between_ns=(60_000, 70_000), certainty="estimate")
-    assert "A step (launched) would take 60 us to 70 us" in said(found)
+    assert "a step (launched) would take an estimated 60 us to 70 us" in said(found)
 
 
 def test_names_of_a_trace_are_printable() -> None:
@@ -155,9 +155,9 @@ def test_names_of_a_trace_are_printable() -> None:
 @pytest.mark.parametrize(
     ("times", "knee", "sentence"),
     [
-        ([100, 100, 200], 0.5, "No further gain below x0.5."),
+        ([100, 100, 200], 0.5, "There is no further gain below x0.5."),
         ([100, 150, 200], None, "The gain continues down to the smallest factor."),
-        ([200, 200, 200], None, "No factor changes this."),
+        ([200, 200, 200], None, "No factor changes this time."),
     ],
 )
 def test_whatif_sweep_says_from_where_on_it_no_longer_helps(

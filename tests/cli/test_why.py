@@ -67,7 +67,7 @@ def test_why_text_has_breakdown_gaps_and_findings(
     lines = found.out.splitlines()
     assert lines[0] == str(path)
     assert " ".join(lines[1:3]).startswith(
-        "900 us per step (wall; the median of 3). The GPU is busy for 45 % of the "
+        "A step takes 900 us (wall; median of 3). The GPU is busy for 45 % of the "
         "step. Idle 499 us, of"
     )
     assert len(lines) <= 25
@@ -78,9 +78,9 @@ def test_why_text_has_breakdown_gaps_and_findings(
 @pytest.mark.parametrize(
     ("lengths", "told"),
     [
-        ((100, 120, 180), "120 us per step (wall; the median of 3)."),
-        ((100, 120, 140, 180), "120 us per step (wall; the lower median of 4)."),
-        ((100, 180), "100 us per step (wall; the shorter of 2)."),
+        ((100, 120, 180), "A step takes 120 us (wall; median of 3)."),
+        ((100, 120, 140, 180), "A step takes 120 us (wall; lower median of 4)."),
+        ((100, 180), "A step takes 100 us (wall; shorter of 2)."),
     ],
 )
 def test_the_median_step_is_a_step(
@@ -106,8 +106,7 @@ def test_the_answer_tells_the_work_that_only_communicates(
         (
             60,
             (
-                "The GPU is busy for 95 % of the span; for 130 us of that, nothing but "
-                "communication runs."
+                "The GPU is busy for 95 % of the span; for 130 us of that, only communication runs."
             ),
         ),
         (185, "The GPU is busy for 95 % of the span."),
@@ -317,9 +316,9 @@ def test_why_of_two_traces_lists_differences_by_class(
             == change["span"][side]
         )
     text = fusetui("why", a, b).out
-    assert "B's median step takes 20.0 % more." in text
+    assert "B's median step is 20.0 % longer." in text
     shown = fusetui("why", a, b, "--markdown").out
-    assert "B's median step takes 20.0 % more." in shown
+    assert "B's median step is 20.0 % longer." in shown
     assert "| compute | 401 us | 481.2 us | +80.2 us |" in shown
 
 
@@ -388,7 +387,7 @@ def test_a_file_that_ends_early_may_hold_the_rest(
         "The file ends before the first GPU event. The breakdown covers 1 CPU thread."
     ) in found.out
     assert (
-        "Not recorded in the part that was read: GPU events (ProfilerActivity.CUDA),"
+        "Not recorded in the part that was read: GPU events (add ProfilerActivity.CUDA);"
     ) in found.out
 
 

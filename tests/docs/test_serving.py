@@ -10,6 +10,6 @@ SERVING = script("serving")
 
 
 def test_the_page_has_the_whole_pair() -> None:
-    assert "544 events of 1 of 1 graph replays" in PAGE
+    assert "In 1 of 1 graph replays, 544 events" in PAGE
     assert "145 matrix products read 15.14 GB of weights" in PAGE
-    assert "9.931 ms, 38 % of the memory limit (3.75 ms)" in PAGE
+    assert "9.931 ms; its memory limit is 3.75 ms, 38 % of that" in PAGE

@@ -206,7 +206,7 @@ def test_the_tour_names_the_keys_of_the_user(mlp: Trace, tour: int) -> None:
         replace(opened(mlp, size=Size(200, 50)), keymap=OTHERS, tour=tour)
     )
     # that ends a text that is typed
-    assert not KEY.findall(shown.replace("press Enter;", ""))
+    assert not KEY.findall(shown.replace("press Enter.", ""))
 
 
 @pytest.mark.parametrize("over", ["help", "details", "hits", "choose"])

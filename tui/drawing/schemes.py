@@ -30,7 +30,7 @@ surface                #1c1c1c        #eeeeee        black                 white
 foreground             #e4e4e4        #1c1c1c        white                 black
 faint                  #a4a4a4        #585858        silver                black
 title                  white          black          white                 black
-good                   #87d787        #005f00        bright-green          blue
+good                   #87d787        #005f00        green                 blue
 bad                    #ff8787        #af0000        bright-red            red
 warning                #ffaf87        #af005f        bright-magenta        magenta
 window                 #afd7ff        #005f87        bright-cyan           blue

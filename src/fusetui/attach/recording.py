@@ -152,7 +152,7 @@ class _Order(NamedTuple):
     """A process once it was answered, and the configuration that it is told; "" for
     none."""
 
-    job: AttachedProcess
+    attached: AttachedProcess
     configuration: str = ""
 
 
@@ -207,7 +207,7 @@ class Recording:
     @property
     def is_done(self) -> bool:
         """Whether nothing more happens to any of the processes."""
-        return all(job.is_done for job in self.jobs.values())
+        return all(attached.is_done for attached in self.jobs.values())
 
     def turn(self, seconds: float) -> None:
         """Answer the messages that come within some seconds, and look at the traces.
@@ -219,10 +219,10 @@ class Recording:
         for socket in readable:
             for message in socket.messages():
                 self._hear(socket, message)
-        for pid, job in self.jobs.items():
-            if not job.is_settled:
-                self.jobs[pid] = self._update_job(job)
-        if all(job.is_settled for job in self.jobs.values()):
+        for pid, attached in self.jobs.items():
+            if not attached.is_settled:
+                self.jobs[pid] = self._update_process(attached)
+        if all(attached.is_settled for attached in self.jobs.values()):
             self._end_attempt()
 
     def _hear(self, socket: DaemonSocket, message: ClientMessage) -> None:
@@ -231,33 +231,41 @@ class Recording:
         A process that asks for a configuration and is free is told to record, if it was
         not told so yet. What a message changes counts only if the answer arrives.
         """
-        job = self.jobs.get(message.pid)
-        if job is None:
+        attached = self.jobs.get(message.pid)
+        if attached is None:
             return
-        job = replace(job, has_asked=True, heard_at=time.monotonic())
-        order = _Order(job)
+        attached = replace(attached, has_asked=True, heard_at=time.monotonic())
+        order = _Order(attached)
         if isinstance(message.content, ConfigRequest):
-            order = self._answer_request(job, message.content)
+            order = self._answer_request(attached, message.content)
 
         has_arrived = socket.answer(message, order.configuration)
         if has_arrived or not order.configuration:
-            self.jobs[message.pid] = order.job
+            self.jobs[message.pid] = order.attached
 
-    def _answer_request(self, job: AttachedProcess, request: ConfigRequest) -> _Order:
+    def _answer_request(
+        self, attached: AttachedProcess, request: ConfigRequest
+    ) -> _Order:
         """Decide what to tell a process that asks for a configuration.
 
         A process that is not free, although it was not told to record, profiles itself.
         One that is free again after it was told has ended its recording.
         """
-        job = replace(job, is_free=request.is_free)
-        was_told = job.phase is not RecordingPhase.WAITED_FOR
+        attached = replace(attached, is_free=request.is_free)
+        was_told = attached.phase is not RecordingPhase.WAITED_FOR
+        if was_told and request.is_free:
+            return _Order(self._judge_recording(attached))
         if was_told:
-            return _Order(self._judge_recording(job) if request.is_free else job)
+            return _Order(attached)
         if not request.is_free:
-            return _Order(replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER))
-        return self._order_for_free_process(job, own_pid=request.pids[0])
+            return _Order(
+                replace(attached, profiles_itself=True, why=WAITS_FOR_PROFILER)
+            )
+        return self._order_for_free_process(attached, own_pid=request.pids[0])
 
-    def _order_for_free_process(self, job: AttachedProcess, own_pid: int) -> _Order:
+    def _order_for_free_process(
+        self, attached: AttachedProcess, own_pid: int
+    ) -> _Order:
         """Decide what to tell a process that asks and is free.
 
         It is told nothing while it may still be importing, or between two attempts. Of
@@ -265,23 +273,23 @@ class Recording:
         be told; one that asks too late for it has missed the attempt.
 
         Args:
-            job: The process.
+            attached: The process.
             own_pid: Its PID as it sees it, which differs in a container.
         """
-        is_importing = age_s(job.process) < IMPORTING_S
+        is_importing = age_s(attached.process) < IMPORTING_S
         if is_importing or time.monotonic() < self._rests_until:
-            return _Order(job)
+            return _Order(attached)
         now = time.time()
         begins_with_others = len(self.jobs) > 1
         if begins_with_others and not self._set_common_start(now):
-            return _Order(job)
+            return _Order(attached)
         if begins_with_others and now > self._start - WARM_UP_S:
-            missed = replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE)
+            missed = replace(attached, phase=RecordingPhase.MISSED, why=TOO_LATE)
             return _Order(missed)
         if self._place != _folder_identity(self._folder):
             why = f"{self._folder} was removed or replaced during the recording"
-            return _Order(_mark_failed(job, why))
-        return self._order_to_record(job, own_pid, now)
+            return _Order(_mark_failed(attached, why))
+        return self._order_to_record(attached, own_pid, now)
 
     def _set_common_start(self, now: float) -> bool:
         """Set the time at which all processes begin, if it is not set yet.
@@ -302,12 +310,12 @@ class Recording:
         return True
 
     def _order_to_record(
-        self, job: AttachedProcess, own_pid: int, now: float
+        self, attached: AttachedProcess, own_pid: int, now: float
     ) -> _Order:
         """Return the order to record, from the common start on or at once.
 
         Args:
-            job: The process.
+            attached: The process.
             own_pid: Its PID as it sees it.
             now: The time in seconds since 1970.
         """
@@ -315,9 +323,9 @@ class Recording:
         told_at = time.monotonic()
         waits_s = max(self._start - now, POLL_S)
         records_s = request.milliseconds / 1000
-        file = self._new_file(job.process, own_pid)
+        file = self._new_file(attached.process, own_pid)
         told_job = replace(
-            job,
+            attached,
             phase=RecordingPhase.TOLD,
             file=written(file, own_pid),
             why="",
@@ -346,7 +354,9 @@ class Recording:
         they would record now. After some time the others are no longer waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
-        return all(job.is_free or job.is_settled for job in self.jobs.values())
+        return all(
+            attached.is_free or attached.is_settled for attached in self.jobs.values()
+        )
 
     def _new_file(self, recorded: Process, own_pid: int) -> Path:
         """Choose the name that a process is told, so that no file is overwritten.
@@ -372,41 +382,41 @@ class Recording:
             f"{self._folder} contains too many traces of {stem}: choose another --out."
         )
 
-    def _judge_recording(self, job: AttachedProcess) -> AttachedProcess:
+    def _judge_recording(self, attached: AttachedProcess) -> AttachedProcess:
         """Decide what became of a recording whose process is free again.
 
         A process writes its trace before it is free. So the trace is whole by now, or
         there will be none, and the file and the disk tell why. Before the recording can
         have ended (`due`), nothing is decided.
         """
-        if job.is_settled or time.monotonic() < job.due:
-            return job
-        waits_for_steps = self._request.steps and not job.size
-        if waits_for_steps and time.monotonic() < job.told_at + STEPS_S:
-            return job
-        updated = self._update_job(job)
+        if attached.is_settled or time.monotonic() < attached.due:
+            return attached
+        waits_for_steps = self._request.steps and not attached.size
+        if waits_for_steps and time.monotonic() < attached.told_at + STEPS_S:
+            return attached
+        updated = self._update_process(attached)
         if updated.is_settled:
             return updated
-        trace = inspect_trace(job.file)
+        trace = inspect_trace(attached.file)
         disk = os.statvfs(self._folder)
         free_bytes = disk.f_bavail * disk.f_frsize
         if free_bytes < MIN_FREE_BYTES:
-            return _mark_failed(job, f"{NO_TRACE}: the disk is full")
+            return _mark_failed(attached, f"{NO_TRACE}: the disk is full")
         if self._request.steps and trace.state in (FileState.ABSENT, FileState.EMPTY):
             return _mark_failed(
-                job, f"it made no optimizer step within {STEPS_S:.0f} s"
+                attached, f"it ran no optimizer step within {STEPS_S:.0f} s"
             )
         if trace.state is FileState.EMPTY:
             remove_if_own(trace.path)
-            why = CANCELLED if job.profiles_itself else LEFT_EMPTY
-            return replace(job, phase=RecordingPhase.CANCELLED, why=why)
+            why = CANCELLED if attached.profiles_itself else LEFT_EMPTY
+            return replace(attached, phase=RecordingPhase.CANCELLED, why=why)
         is_absent = trace.state is FileState.ABSENT
-        if is_absent and self._is_seen_by(job.process):
-            return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
+        if is_absent and self._is_seen_by(attached.process):
+            return replace(attached, phase=RecordingPhase.CANCELLED, why=IGNORED)
         if is_absent:
             why = f"{NO_TRACE}: it may be unable to see or write {self._folder}"
-            return _mark_failed(job, why)
-        return _mark_failed(job, f"{NO_TRACE}: {describe_file(trace)}")
+            return _mark_failed(attached, why)
+        return _mark_failed(attached, f"{NO_TRACE}: {describe_file(trace)}")
 
     def _is_seen_by(self, recorded: Process) -> bool:
         """Return whether the process sees the same folder at the path of the traces. In
@@ -414,48 +424,52 @@ class Recording:
         folder_seen_by_process = Path(f"/proc/{recorded.pid}/root{self._folder}")
         return _folder_identity(folder_seen_by_process) == self._place
 
-    def _update_job(self, job: AttachedProcess) -> AttachedProcess:
+    def _update_process(self, attached: AttachedProcess) -> AttachedProcess:
         """Return a process that is not settled as it is now, by its file.
 
         It is recorded once the file is whole. It has failed if it ended before, sent no
         message for SILENCE_S, or if the file has not grown for STALLED_S.
         """
-        alive = is_alive(job.process)
-        if job.phase is RecordingPhase.WAITED_FOR:
-            return self._update_waiting_job(job, alive)
-        trace = inspect_trace(job.file)
+        alive = is_alive(attached.process)
+        if attached.phase is RecordingPhase.WAITED_FOR:
+            return self._update_waiting_process(attached, alive)
+        trace = inspect_trace(attached.file)
         now = time.monotonic()
         if trace.state is FileState.STRANGE:
-            return _mark_failed(job, f"{job.file.name} belongs to another user")
-        if trace.size and trace.size != job.size:
-            job = replace(
-                job, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
+            return _mark_failed(
+                attached, f"{attached.file.name} belongs to another user"
+            )
+        if trace.size and trace.size != attached.size:
+            attached = replace(
+                attached, phase=RecordingPhase.WRITING, size=trace.size, grown_at=now
             )
         if trace.state is FileState.WHOLE:
-            return self._judge_whole_trace(job)
+            return self._judge_whole_trace(attached)
         if not alive:
-            left = f", {job.size:,} bytes of it" if job.size else ""
+            left = f", {attached.size:,} bytes of it" if attached.size else ""
             ended = f"it ended before its trace was written{left}"
-            return _mark_failed(job, f"{ended}{_because_of_profiler(job)}")
+            return _mark_failed(attached, f"{ended}{_because_of_profiler(attached)}")
         file_clause = describe_file(trace)
-        silent_s = now - max(job.heard_at, job.grown_at, job.due)
+        silent_s = now - max(attached.heard_at, attached.grown_at, attached.due)
         if silent_s > SILENCE_S:
-            return _mark_failed(job, f"{_describe_silence()}, and {file_clause}")
-        stalled_s = now - max(job.grown_at, job.due)
+            return _mark_failed(attached, f"{_describe_silence()}, and {file_clause}")
+        stalled_s = now - max(attached.grown_at, attached.due)
         if stalled_s > STALLED_S and not self._request.steps:
-            return _mark_failed(job, f"its recording does not end, and {file_clause}")
-        return job
+            return _mark_failed(
+                attached, f"its recording does not end, and {file_clause}"
+            )
+        return attached
 
-    def _judge_whole_trace(self, job: AttachedProcess) -> AttachedProcess:
+    def _judge_whole_trace(self, attached: AttachedProcess) -> AttachedProcess:
         """Return a process whose file is whole: recorded, or without operations.
 
         A trace without operations is removed. What a trace lacks, or that it shows
         torch.compile at work or no loop, is said in `why`.
         """
-        contents = inspect_contents(job.file)
+        contents = inspect_contents(attached.file)
         if not contents.has_operations:
-            remove_if_own(job.file)
-            return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
+            remove_if_own(attached.file)
+            return replace(attached, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
         remarks = []
         if contents.is_compiling:
             remarks.append(COMPILING)
@@ -468,43 +482,47 @@ class Recording:
                 "does not record that."
             )
         return replace(
-            job,
+            attached,
             phase=RecordingPhase.WHOLE,
             is_compiling=contents.is_compiling,
             is_loop=contents.is_loop,
             why=" ".join(remarks),
         )
 
-    def _update_waiting_job(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
+    def _update_waiting_process(
+        self, attached: AttachedProcess, alive: bool
+    ) -> AttachedProcess:
         """Return a process that was not told to record yet as it is now.
 
         It has failed if it has ended, never asked within PATIENCE_S, profiles itself
         for too long, or stopped asking.
 
         Args:
-            job: The process.
+            attached: The process.
             alive: Whether it still runs.
         """
         now_s = time.monotonic()
         if not alive:
             why = "it ended before it polled"
-            if job.before:
-                why = f"it ended before it could be recorded again: {job.before}"
-            return _mark_failed(job, f"{why}{_because_of_profiler(job)}")
-        if not job.has_asked:
+            if attached.before:
+                why = f"it ended before it could be recorded again: {attached.before}"
+            return _mark_failed(attached, f"{why}{_because_of_profiler(attached)}")
+        if not attached.has_asked:
             was_waited_for = now_s - self._begun > PATIENCE_S
-            is_old = age_s(job.process) > IMPORTING_S + PATIENCE_S
+            is_old = age_s(attached.process) > IMPORTING_S + PATIENCE_S
             if was_waited_for and is_old:
-                why = FORKED if is_fork(job.process) else NEVER_ASKED
-                return _mark_failed(job, why)
-        elif job.profiles_itself and not job.is_free:
+                why = FORKED if is_fork(attached.process) else NEVER_ASKED
+                return _mark_failed(attached, why)
+        elif attached.profiles_itself and not attached.is_free:
             if now_s - self._first_begun > self._own_profiler_s:
-                return _mark_failed(job, PROFILES_ITSELF)
+                return _mark_failed(attached, PROFILES_ITSELF)
             if self._start and time.time() > self._start:
-                return replace(job, phase=RecordingPhase.MISSED, why=PROFILES_ITSELF)
-        if job.heard_at and now_s - job.heard_at > SILENCE_S:
-            return _mark_failed(job, _describe_silence())
-        return job
+                return replace(
+                    attached, phase=RecordingPhase.MISSED, why=PROFILES_ITSELF
+                )
+        if attached.heard_at and now_s - attached.heard_at > SILENCE_S:
+            return _mark_failed(attached, _describe_silence())
+        return attached
 
     def _end_attempt(self) -> None:
         """Begin the next attempt or end the recording, once all processes are settled.
@@ -512,7 +530,9 @@ class Recording:
         jobs = list(self.jobs.values())
         for fork in forks_of(self.jobs):
             self.forks[fork.pid] = fork
-        whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
+        whole = [
+            attached for attached in jobs if attached.phase is RecordingPhase.WHOLE
+        ]
         is_wanted = (
             self._is_trace_missing(jobs, whole)
             or self._is_beginning(whole)
@@ -522,9 +542,9 @@ class Recording:
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
-        for job in jobs:
-            if job.phase in RETRIED:
-                self.jobs[job.process.pid] = self._give_up(job, whole)
+        for attached in jobs:
+            if attached.phase in RETRIED:
+                self.jobs[attached.process.pid] = self._give_up(attached, whole)
         self._restore_better()
 
     def _has_attempts_left(self, jobs: Sequence[AttachedProcess]) -> bool:
@@ -537,7 +557,7 @@ class Recording:
         attempts = self._attempts
         if self.forks:
             attempts = min(attempts, MAX_FORK_ATTEMPTS)
-        profiles_itself = any(job.profiles_itself for job in jobs)
+        profiles_itself = any(attached.profiles_itself for attached in jobs)
         is_late = len(jobs) > 1 and not profiles_itself
         max_cancelled = MAX_LATE if is_late else MAX_CANCELLED
         return self.attempt < attempts and self._cancelled_attempts < max_cancelled
@@ -547,9 +567,9 @@ class Recording:
     ) -> bool:
         """Return whether a process that still runs lacks a trace. If there is any
         trace, only ranks of a job need one."""
-        for job in jobs:
-            needs_trace = not whole or bool(job.process.rank)
-            if needs_trace and job.phase in RETRIED and is_alive(job.process):
+        for attached in jobs:
+            needs_trace = not whole or bool(attached.process.rank)
+            if needs_trace and attached.phase in RETRIED and is_alive(attached.process):
                 return True
         return False
 
@@ -560,7 +580,7 @@ class Recording:
         They show how the program begins to compute; another attempt shows it at work.
         `whole` has the processes with a whole trace.
         """
-        return self._was_empty and any(is_alive(job.process) for job in whole)
+        return self._was_empty and any(is_alive(attached.process) for attached in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
         """Return whether a trace may show how the program starts or compiles, so that
@@ -569,10 +589,10 @@ class Recording:
         Only some attempts are made for that: a program may compile all the time, or
         have steps longer than the recording.
         """
-        running = [job for job in whole if is_alive(job.process)]
-        if any(job.is_compiling for job in running):
+        running = [attached for attached in whole if is_alive(attached.process)]
+        if any(attached.is_compiling for attached in running):
             return self._compiling_attempts + 1 < MAX_COMPILING
-        if any(not job.is_loop for job in running):
+        if any(not attached.is_loop for attached in running):
             return self._attempts_without_loop + 1 < MAX_WITHOUT_LOOP
         return False
 
@@ -589,19 +609,19 @@ class Recording:
         self._rests_until = time.monotonic() + rest_s
         self._begun = time.monotonic()
         self._start = 0.0  # not set yet
-        phases = {job.phase for job in jobs}
-        for job in jobs:
-            has_failed = job.phase is RecordingPhase.FAILED
-            if has_failed or not is_alive(job.process):
+        phases = {attached.phase for attached in jobs}
+        for attached in jobs:
+            has_failed = attached.phase is RecordingPhase.FAILED
+            if has_failed or not is_alive(attached.process):
                 continue
-            because = _explain_next_attempt(job, phases)
-            self.jobs[job.process.pid] = AttachedProcess(
-                process=job.process,
+            because = _explain_next_attempt(attached, phases)
+            self.jobs[attached.process.pid] = AttachedProcess(
+                process=attached.process,
                 has_asked=True,
-                profiles_itself=job.profiles_itself,
-                heard_at=job.heard_at,
+                profiles_itself=attached.profiles_itself,
+                heard_at=attached.heard_at,
                 why=f"{because}Attempt {self.attempt} of {self._attempts}",
-                before=job.why if job.phase in RETRIED else "",
+                before=attached.why if attached.phase in RETRIED else "",
             )
 
     def _count_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
@@ -610,31 +630,35 @@ class Recording:
         Args:
             jobs: The processes as the attempt ended for them.
         """
-        phases = {job.phase for job in jobs}
+        phases = {attached.phase for attached in jobs}
         self._was_empty = RecordingPhase.EMPTY in phases
         if self._was_empty:
             self._empty_attempts += 1
         if RecordingPhase.CANCELLED in phases:
             self._cancelled_attempts += 1
-        if any(job.is_compiling for job in jobs):
+        if any(attached.is_compiling for attached in jobs):
             self._compiling_attempts += 1
-        elif any(not job.is_loop for job in jobs):
+        elif any(not attached.is_loop for attached in jobs):
             self._attempts_without_loop += 1
 
     def _give_up(
-        self, job: AttachedProcess, whole: Sequence[AttachedProcess]
+        self, attached: AttachedProcess, whole: Sequence[AttachedProcess]
     ) -> AttachedProcess:
         """Return the final state of a process without a trace, with the reason. A
         process that only starts others with traces is left out, not failed."""
-        if job.phase is not RecordingPhase.EMPTY:
-            why = PROFILES_ITSELF if job.profiles_itself else job.why
-            return _mark_failed(job, why)
+        if attached.phase is not RecordingPhase.EMPTY:
+            why = PROFILES_ITSELF if attached.profiles_itself else attached.why
+            return _mark_failed(attached, why)
 
-        starts_others = any(is_ancestor(job.process, other.process) for other in whole)
-        if starts_others and not job.process.rank:
-            return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
+        starts_others = any(
+            is_ancestor(attached.process, other.process) for other in whole
+        )
+        if starts_others and not attached.process.rank:
+            return replace(attached, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
         attempts = self._describe_attempts()
-        return _mark_failed(job, f"{job.why}{attempts}{_because_of_profiler(job)}")
+        return _mark_failed(
+            attached, f"{attached.why}{attempts}{_because_of_profiler(attached)}"
+        )
 
     def _describe_attempts(self) -> str:
         """Return a clause about the attempts: ` in 3 attempts, and libkineto cancelled
@@ -659,10 +683,10 @@ class Recording:
         is_worse = _rate_attempt(whole) < _rate_attempt(self._previous)
         better = self._previous if is_worse else whole
         worse = whole if is_worse else self._previous
-        kept_files = {job.file for job in better}
-        for job in worse:
-            if job.file not in kept_files:
-                remove_if_own(job.file)
+        kept_files = {attached.file for attached in better}
+        for attached in worse:
+            if attached.file not in kept_files:
+                remove_if_own(attached.file)
         self._previous = better
 
     def _restore_better(self) -> None:
@@ -671,21 +695,25 @@ class Recording:
         A trace of how a program starts is removed if its own profiler kept its loop
         from being recorded.
         """
-        whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
-        pids_recorded_last = {job.process.pid for job in whole}
+        whole = [
+            attached
+            for attached in self.jobs.values()
+            if attached.phase is RecordingPhase.WHOLE
+        ]
+        pids_recorded_last = {attached.process.pid for attached in whole}
         self._keep_better(whole)
-        for job in whole:
-            self.jobs[job.process.pid] = _mark_failed(job, NOT_TOGETHER)
+        for attached in whole:
+            self.jobs[attached.process.pid] = _mark_failed(attached, NOT_TOGETHER)
         better_attempt = self._previous
-        for job in better_attempt:
-            pid = job.process.pid
+        for attached in better_attempt:
+            pid = attached.process.pid
             last_job = self.jobs[pid]
             was_kept_out = last_job.profiles_itself and pid not in pids_recorded_last
-            if was_kept_out and not job.is_loop:
-                remove_if_own(job.file)
+            if was_kept_out and not attached.is_loop:
+                remove_if_own(attached.file)
                 self.jobs[pid] = _mark_failed(last_job, PROFILES_ITSELF)
             else:
-                self.jobs[pid] = job
+                self.jobs[pid] = attached
 
 
 NEVER_ASKED = (
@@ -727,36 +755,36 @@ def check_name(folder: Path) -> None:
 
 
 def _explain_next_attempt(
-    job: AttachedProcess, phases: Collection[RecordingPhase]
+    attached: AttachedProcess, phases: Collection[RecordingPhase]
 ) -> str:
     """Return a sentence about why a process is recorded again, with a space behind it.
     `phases` has how the attempt ended for all processes."""
-    if job.is_compiling:
+    if attached.is_compiling:
         return "torch.compile is compiling: recording again. "
-    if not job.is_loop:
+    if not attached.is_loop:
         return "The operations did not repeat: recording again. "
-    if job.phase in RETRIED:
-        return f"{with_capital(job.why)}. "
+    if attached.phase in RETRIED:
+        return f"{with_capital(attached.why)}. "
     if any(phase in RETRIED for phase in phases):
         return "Another process was not recorded: recording all again. "
     return "The program has started to compute: recording again. "
 
 
-def _mark_failed(job: AttachedProcess, why: str) -> AttachedProcess:
+def _mark_failed(attached: AttachedProcess, why: str) -> AttachedProcess:
     """Mark the recording of a process as failed, for the reason `why`."""
-    return replace(job, phase=RecordingPhase.FAILED, why=why)
+    return replace(attached, phase=RecordingPhase.FAILED, why=why)
 
 
 def _rate_attempt(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
     """Return how many processes an attempt recorded, and how many of their traces show
     a loop. A larger pair is better."""
-    return len(whole), sum(job.is_loop for job in whole)
+    return len(whole), sum(attached.is_loop for attached in whole)
 
 
-def _because_of_profiler(job: AttachedProcess) -> str:
+def _because_of_profiler(attached: AttachedProcess) -> str:
     """Return a clause to put behind a reason, if the process used torch.profiler
     itself, which explains the rest; otherwise ""."""
-    return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
+    return f"; {PROFILES_ITSELF}" if attached.profiles_itself else ""
 
 
 def _describe_silence() -> str:

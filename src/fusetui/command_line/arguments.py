@@ -175,7 +175,7 @@ STEP_BY = argument(
     "--step-by PATTERN", "Use annotations that match this pattern as steps."
 )
 RANGE = argument(
-    "--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange
+    "--range T..T", "Short for --from T --to T, as in 1.2ms..3.4ms.", action=TimeRange
 )
 PART = (
     argument(
@@ -185,7 +185,7 @@ PART = (
     ),
     argument(
         "--from T",
-        "Show only the time from here on, such as 12.5ms; without a unit, in ns.",
+        "Show only the time from here on, such as 12.5ms. Without a unit, the number is in ns.",
         dest="begin",
     ),
     argument("--to T", "Show only the time up to here.", dest="end"),
@@ -244,8 +244,8 @@ TABLE = (
     ),
     argument(
         "--format FORMAT",
-        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first shortens "
-        "names to fit the terminal.",
+        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first "
+        "format shortens names to fit the terminal.",
         choices=FORMATS,
     ),
     argument(

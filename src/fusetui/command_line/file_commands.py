@@ -121,7 +121,7 @@ CUT = (
     ),
     flag(
         "--steady",
-        "Keep the step with the median wall time, not counting the first step.",
+        "Keep the step with the median wall time, excluding the first step.",
     ),
     flag("--scrub", "Remove private data, as scrub does."),
     NO_CACHE,
@@ -187,8 +187,8 @@ RECORDING = (
             ),
             flag(
                 "--compile-log",
-                "Make torch.compile write its log next to the traces, for fusetui compile. "
-                "torch compiles all kernels again for this.",
+                "Make torch.compile write its log next to the traces, for fusetui "
+                "compile. torch then compiles all kernels again.",
             ),
             *RECORDED,
             *DUMPS,
@@ -214,10 +214,10 @@ RECORDING = (
             ),
             argument(
                 "--job NAME",
-                "Record all processes of a job, by its number in Slurm, its --rdzv-id in "
-                "torchrun, or the name of its program, such as train.py.",
+                "Record all processes of the job with this Slurm number, torchrun "
+                "--rdzv-id, or program name, such as train.py.",
             ),
-            flag("--all", "Record all your programs that accept it."),
+            flag("--all", "Record all your programs that accept on-demand profiling."),
             *RECORDED,
             *DUMPS,
         ),
@@ -245,15 +245,15 @@ SHARING = (
         "cut",
         "Write a part of a trace to a new file.",
         (TRACE, OUT, RANGE, *CUT),
-        "The new file has whole GPU events, with their launch calls and everything around "
-        "these, and clipped CPU slices. Figures are the same as in the whole trace for that "
-        "time.",
+        "The new file contains whole GPU events, their launch calls, and everything "
+        "around these calls; CPU slices are clipped. Figures for that time are the "
+        "same as in the whole trace.",
     ),
     Command(
         "perfetto",
         "Write a part of a trace for the Perfetto web page.",
         (TRACE, OUT, RANGE._replace(name="--at"), *CUT),
-        "This command works like cut, for any format. ui.perfetto.dev opens the file without "
+        "This command works like cut, but accepts any format. ui.perfetto.dev opens the file without "
         "uploading it.",
     ),
     Command(
@@ -318,8 +318,8 @@ SHARING = (
             ),
             argument(
                 "--time WHICH",
-                "Use the launched time on the gpu, or the time on the cpu; by default gpu, if "
-                "the trace has a GPU.",
+                "Use the GPU time that the code launched (gpu), or its CPU time "
+                "(cpu). The default is gpu if the trace has a GPU.",
                 choices=("gpu", "cpu"),
             ),
             flag(

@@ -36,7 +36,7 @@ COMMANDS = (
     *RECORDING,
     Command(
         "tutor",
-        "Start a guided tour of the app, which takes five minutes.",
+        "Start a five-minute guided tour of the app.",
         LOOK,
         "The tour opens lesson:mlp-eager and shows one instruction at a time.",
     ),
@@ -104,7 +104,7 @@ COMMANDS = (
             by("function", "line"),
             *TABLE,
         ),
-        "Time spent in library functions counts for your function that called them. The trace "
+        "Time in library functions is attributed to the function in your code that called them. The trace "
         "must have stacks (with_stack=True). For --by line, it must come from torch 2.14 or "
         "later, which records the calling lines.",
     ),
@@ -187,7 +187,7 @@ COMMANDS = (
         "launches",
         "Show the launch calls of each thread, graph replays, and the launch queue.",
         (*ANSWER, TOP, *TABLE),
-        "A table contains only the launch calls.",
+        "With --format or --output, the table contains only the launch calls.",
     ),
     Command(
         "steps",
@@ -208,8 +208,9 @@ COMMANDS = (
             TRACE,
             argument(
                 "others QUERY*",
-                "More traces, and a SELECT statement: an argument that contains a space and is "
-                "not a file. Without it, fusetui reads queries from the terminal or from "
+                "More traces, and a SELECT statement, which is an argument that "
+                "contains a space and is not a file. Without a statement, fusetui "
+                "reads queries from the terminal or from "
                 "standard input.",
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
@@ -268,8 +269,8 @@ COMMANDS = (
             *PART,
             argument(
                 "--worth",
-                "Estimate the gain of each finding with a replay. This is the default unless "
-                "it takes long.",
+                "Estimate the gain of each finding with a replay. This is the "
+                "default unless the replay takes long.",
                 action=BooleanOptionalAction,
             ),
             argument(
@@ -284,14 +285,14 @@ COMMANDS = (
             *GRAPHS,
             COMPILE_LOG,
         ),
-        "Compute, exposed communication, exposed copies and idle time add up exactly to the "
-        "total time, and the idle reasons to the idle time. See docs/why.md.",
+        "Compute, exposed communication, exposed copies and idle time add up exactly "
+        "to the total time, and the idle reasons add up to the idle time. See docs/why.md.",
     ),
     Command(
         "gaps",
         "List the longest gaps in which a GPU was idle, and what it waited for.",
         (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
-        "A table contains all gaps.",
+        "With --format or --output, the table contains all gaps.",
     ),
     Command(
         "memory",

@@ -31,7 +31,7 @@ def run_decode(args: Namespace) -> int:
     CommandError if there is no name."""
     names = list(_read_names(args.names))
     if not names:
-        raise CommandError("No name to decode on standard input.")
+        raise CommandError("Standard input contains no name to decode.")
     if args.json:
         from fusetui.gpu.kernel_names import decoded
         from fusetui.report.documents import NamesDocument

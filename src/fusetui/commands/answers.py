@@ -509,7 +509,7 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
 
     if not work.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)
-        yield f"FLOP and bytes are unknown, because no shapes were recorded ({option})."
+        yield f"FLOP and bytes are unknown, because no shapes were recorded (record them with {option})."
         return
     devices_without_peaks = []
     for device in find_peaks_of_devices(trace, given):
@@ -522,5 +522,5 @@ def peak_notices(trace: Trace, work: Jobs, given: dict[str, float]) -> Iterator[
     if devices_without_peaks:
         yield (
             f"The peak rates of {several(list(dict.fromkeys(devices_without_peaks)), 3)} are unknown. "
-            "Set them with, for example, --peak bf16=989e12 --peak bandwidth=3.35e12."
+            "Set these rates with, for example, --peak bf16=989e12 --peak bandwidth=3.35e12."
         )

@@ -101,7 +101,7 @@ def run_perfetto(args: Namespace) -> int:
     """Write a part of a trace as `run_cut` does, and print where Perfetto can open it.
     Returns the exit code."""
     code = run_cut(args)
-    emit("Open it at https://ui.perfetto.dev: the file stays in your browser.")
+    emit("Open it at https://ui.perfetto.dev. The file stays in your browser.")
     return code
 
 

@@ -209,7 +209,7 @@ def _make_case(found: Diff, percent: float, file: str) -> Case:
     step = found.step
     if found.verdict.answer is Answer.CANNOT_TELL:
         outcome = Outcome.CANNOT_TELL
-        sentence = f"inconclusive whether B is slower: {found.verdict.reason or ''}."
+        sentence = f"it is unclear whether B is slower: {found.verdict.reason or ''}."
     elif (step.low or 0) <= 1 + percent / 100:
         outcome = Outcome.PASSED
         sentence = f"{judgment(found)}."

@@ -80,7 +80,7 @@ def _read_dumps(paths: Sequence[str]) -> FlightDumps:
         dumps = read_dumps(paths, bar.update)
     if not dumps.ranks:
         first = dumps.unread[0].reason
-        raise CommandError(f"No readable dump. {first}")
+        raise CommandError(f"No dump could be read. {first}")
     return dumps
 
 

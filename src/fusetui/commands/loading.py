@@ -121,7 +121,7 @@ def notices(report: Report) -> Iterator[str]:
     it is whole."""
     file = report.file
     if report.changed:
-        yield f"{file} changed while it was read: figures may mix two versions."
+        yield f"{file} changed while it was read, so figures may mix two versions."
     unreadable = report.unreadable
     skipped = report.skipped
     ends_early = _ends_early(report)
@@ -189,7 +189,7 @@ def secret_notices(trace: Trace) -> Iterator[str]:
     secrets = secrets_of(trace)
     if secrets:
         warning = describe_secrets(trace.report.file, secrets)
-        yield f"{warning}. Before you share the trace, remove it with fusetui scrub."
+        yield f"{warning}. Before you share the trace, remove the secret with fusetui scrub."
 
 
 def describe_secrets(file: str, secrets: Sequence[str]) -> str:

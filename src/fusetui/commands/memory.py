@@ -172,8 +172,7 @@ def _read_trace_memory(
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
         raise CommandError(
-            f"{path} has {explain_no_events(trace)}. A memory snapshot has more detail: see "
-            "docs/memory.md."
+            f"{path} has {explain_no_events(trace)}. A memory snapshot has more detail (see docs/memory.md)."
         )
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 

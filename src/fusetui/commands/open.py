@@ -388,7 +388,7 @@ def run_watch(args: Namespace) -> int:
     shown = newest(folder)
     while True:
         beside_text = f", to open it beside {shown.name}" if shown else ""
-        say(f"Waiting for a new trace in {folder}{beside_text} (Ctrl+C ends this).")
+        say(f"Waiting for a new trace in {folder}{beside_text} (press Ctrl+C to stop).")
         new = waited_for(folder, shown)
         code = browse([str(path) for path in (shown, new) if path is not None])
         if code >= ENDED:

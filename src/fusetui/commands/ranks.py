@@ -133,8 +133,7 @@ def _report_doubts(paths: Sequence[str], answer: JobAnswer) -> int:
         return UNUSABLE
     if not answer.collectives:
         say(
-            "Inconclusive which rank waits for which: these ranks have no collective "
-            "in common."
+            "It is unclear which rank waits for which, because these ranks have no collective in common."
         )
         return CANNOT_TELL
     return DONE

@@ -324,7 +324,7 @@ class _Watched:
                 f"{OPEN}."
             )
         if self._took_s < self._after_s:
-            return f"{ended}, and --after says {self._after_s:g} s."
+            return f"{ended}, but --after is {self._after_s:g} s."
         return f"{ended} too early: torch polls every 5 s, first when it is loaded."
 
 

@@ -281,6 +281,6 @@ def report_ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
     last = text.rpartition(";")[2]
     if text and last != "default" and not COLOR_NUMBER.fullmatch(last):
         yield (
-            f"{COLORS} is {text!r} and is ignored: it should name the colors of text and "
-            "background, as in 15;0; --theme light or dark decides."
+            f"{COLORS} is {text!r} and is ignored: set it to the colors of text and "
+            "background, as in 15;0, or use --theme light or dark."
         )

@@ -55,20 +55,17 @@ def role_of_kernel(name: str) -> KernelRole:
     'main'
     """
     kernel = decode(name)
+    kind = kind_of_kernel(name)
     if kernel is None:
         return KernelRole(
-            decoded=None,
-            kind=kind_of_kernel(name),
-            part="",
-            is_helper=False,
-            adds_up_parts=False,
+            decoded=None, kind=kind, part="", is_helper=False, adds_up_parts=False
         )
 
     adds_up_parts = kernel.role == "splitk_reduce"
     part = "helper" if adds_up_parts else _part_of_kernel(kernel)
     return KernelRole(
         decoded=kernel,
-        kind=kind_of_kernel(name),
+        kind=kind,
         part=part,
         is_helper=adds_up_parts or _is_helper(kernel, part),
         adds_up_parts=adds_up_parts,

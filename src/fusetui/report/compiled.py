@@ -52,11 +52,11 @@ GENERIC_HINTS = ("Please report an issue to PyTorch.",)
 OUTSIDE_OF_REGIONS = (Why.REPLAYED.value,)
 """Why kernels have no line that belong to no region of the answer."""
 
-NO_COMPILE = "This trace contains no work compiled by torch.compile."
+NO_COMPILE = "This trace contains no work that torch.compile compiled."
 NO_LOG = (
-    "No compile log found next to the trace, so the Python lines are unknown. To "
-    "write one, record with TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1; to use it, pass "
-    "--compile-log DIR."
+    "No compile log was found next to the trace, so the Python lines are "
+    "unknown. To write a log, record with TORCH_TRACE=DIR INDUCTOR_PROVENANCE=1. To "
+    "use the log, pass --compile-log DIR."
 )
 
 
@@ -134,23 +134,30 @@ def describe_compiled(answer: CompileAnswer) -> Iterator[str]:
         kernel_ns += sum(
             one.total_ns for one in answer.not_joined if one.why in OUTSIDE_OF_REGIONS
         )
-        runs = plural(answer.kernels, "kernel run")
+        kernels = plural(answer.kernels, "kernel")
+        take = "takes" if answer.kernels == 1 else "take"
         yield (
-            f"{runs} in compiled regions took {duration(kernel_ns)}; {_describe_joined(answer)}."
+            f"{kernels} in compiled regions {take} {duration(kernel_ns)}; "
+            f"{_describe_joined(answer)}."
         )
     elif answer.recorded:
         yield "No kernels of compiled regions were recorded."
     if answer.log is not None:
         log = answer.log
-        logs = plural(log.logs, "log") if log.logs != 1 else "the log"
+        name = _last_part(log.path)
+        if log.logs == 1:
+            contain = f"The log {name} contains"
+        else:
+            contain = f"The {plural(log.logs, 'log')} in {name} contain"
         folders = ""
         if log.graph_folders:
-            folders = f", {plural(log.graph_folders, 'folder')} of torch_compile_debug"
+            folders = (
+                f", with {plural(log.graph_folders, 'folder')} of torch_compile_debug"
+            )
         yield (
-            f"{logs.capitalize()} {_last_part(log.path)}{folders}: "
-            f"{plural(log.graphs, 'graph')}, "
-            f"{plural(len(answer.compilations), 'compilation')}, "
-            f"{plural(len(answer.breaks), 'graph break')}."
+            f"{contain} {plural(log.graphs, 'graph')}, "
+            f"{plural(len(answer.compilations), 'compilation')} and "
+            f"{plural(len(answer.breaks), 'graph break')}{folders}."
         )
     else:
         yield NO_LOG
@@ -163,12 +170,15 @@ def _last_part(path: str) -> str:
 
 def _describe_joined(answer: CompileAnswer) -> str:
     """Return a clause about how many of the kernels lead to lines of Python."""
-    if answer.joined == answer.kernels:
+    if answer.kernels == 1:
+        is_linked = "is" if answer.joined else "is not"
+        text = f"it {is_linked} linked to a Python line"
+    elif answer.joined == answer.kernels:
         text = "all are linked to Python lines"
     elif answer.joined:
         text = f"{count(answer.joined)} are linked to Python lines"
     else:
-        text = "none is linked to a Python line"
+        text = "none of them is linked to a Python line"
     if answer.possible:
         text += f", {count(answer.possible)} to several possible lines"
     return text
@@ -397,8 +407,9 @@ def describe_break(one: PassedBreak) -> str:
     if one.passed:
         median_ns = one.median_between_ns or 0
         sentence += (
-            f" Reached {plural(one.passed, 'time')}; the time between the two regions "
-            f"is {duration(one.between_ns)} in total, median {duration(median_ns)}."
+            f" The program reaches this break {plural(one.passed, 'time')} and spends "
+            f"{duration(one.between_ns)} between the two regions in total "
+            f"(median {duration(median_ns)})."
         )
     hints = [hint for hint in one.hints if hint not in GENERIC_HINTS]
     for hint in hints[:MAX_HINTS]:
@@ -487,7 +498,7 @@ def describe_remedy(remedy: Remedy) -> str:
         return (
             f"Dimension {remedy.dimension} of {remedy.subject} changed ({values}). To "
             f"avoid {avoided}, call torch._dynamo.mark_dynamic({remedy.subject}, "
-            f"{remedy.dimension}) before the first call of {function}, or use "
+            f"{remedy.dimension}) before the first call to {function}, or use "
             "dynamic=True."
         )
     if remedy.kind == "dynamic":
@@ -519,12 +530,12 @@ def remarks(answer: CompileAnswer) -> Iterator[str]:
 def describe_not_joined(one: NotJoined, kernels: int) -> str:
     """Return a sentence about kernels without lines that have one reason in common.
 
-    3 of 41 kernel runs have no line: two logs claim the key f2rm...
+    3 of 41 kernels have no line: two logs claim the key f2rm...
     """
     detail = f" ({one.detail})" if one.detail else ""
     have = "has" if one.kernels == 1 else "have"
     return (
-        f"{count(one.kernels)} of {plural(kernels, 'kernel run')} {have} no line: "
+        f"{count(one.kernels)} of {plural(kernels, 'kernel')} {have} no line: "
         f"{one.why}{detail}."
     )
 

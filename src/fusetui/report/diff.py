@@ -190,7 +190,7 @@ def format_markdown(diff: Diff) -> str:
     if changes.rest:
         markdown_lines += [
             "",
-            f"{plural(len(changes.rest), 'smaller change')} not shown.",
+            f"Not shown: {plural(len(changes.rest), 'smaller change')}.",
         ]
     markdown_lines.append("")
     for note in diff.notes[:MAX_MARKDOWN_NOTES]:

@@ -249,7 +249,9 @@ def describe_doubt(doubt: Doubt) -> str:
         where = collective(doubt.group, doubt.sequence)
     ranks_text = name_ranks(doubt.ranks) if doubt.ranks else ""
     if doubt.kind == "no_dump":
-        return f"No readable dump of {ranks_text}: a rank without a dump may be dead."
+        return (
+            f"No dump of {ranks_text} could be read. A rank without a dump may be dead."
+        )
     if doubt.kind == "stuck":
         return (
             f"{ranks_text.capitalize()} did not leave {where}, although all members issued "
@@ -491,8 +493,8 @@ def _remark_sentences(answer: HangAnswer) -> Iterator[str]:
     yield from map(describe_doubt, answer.doubts)
     if not all(group.members_are_listed for group in answer.groups):
         yield (
-            "These dumps do not list group members, so the members are the ranks "
-            "with entries of the group."
+            "These dumps do not list group members, so fusetui treats each rank with "
+            "entries for a group as a member of that group."
         )
     if answer.ranks_from_order and answer.ranks:
         yield (

@@ -243,7 +243,7 @@ def _describe_peak(device: Totals) -> str:
     )
     end = f"{size(device.allocated_end_bytes)}"
     if device.peak_reserved_bytes:  # the CPU's allocator has none
-        peak += f", and at most {size(device.peak_reserved_bytes)} reserved"
+        peak += f"; peak reserved memory: {size(device.peak_reserved_bytes)}"
         end += f", with {size(device.reserved_end_bytes)} reserved"
     start = size(device.allocated_start_bytes)
     return (
@@ -349,7 +349,7 @@ def _describe_waste(device: DeviceMemory) -> str:
     """Return sentences about how much of the reserved memory is in use, and what the
     rest is."""
     waste = device.waste
-    used = f"{size(waste.active_bytes)} of {size(waste.reserved_bytes)} reserved are in use"
+    used = f"{size(waste.active_bytes)} of the {size(waste.reserved_bytes)} reserved is in use"
     rounding_bytes = waste.rounding_bytes
     split_bytes = waste.split_bytes
     cached_bytes = waste.cached_bytes
@@ -361,9 +361,9 @@ def _describe_waste(device: DeviceMemory) -> str:
     at_least = "" if waste.is_exact else "at least "
     at_most = "" if waste.is_exact else "at most "
     return (
-        f"{used}. The rest: {at_least}{size(rounding_bytes)} rounding,"
-        f" {at_most}{size(split_bytes)} free in used segments, {size(cached_bytes)} in empty"
-        " segments."
+        f"{used}. The rest consists of {at_least}{size(rounding_bytes)} of rounding, "
+        f"{at_most}{size(split_bytes)} free in used segments, and {size(cached_bytes)} in "
+        "empty segments."
     )
 
 

@@ -67,21 +67,22 @@ def _describe_leak(finding: MemoryFinding) -> str:
 def _describe_unneeded_peak(finding: MemoryFinding) -> str:
     """Return sentences about gradients of a finished step that are part of the peak."""
     gradients = plural(finding.count or 0, "gradient")
+    take = "takes" if finding.count == 1 else "take"
     return (
-        f"{_describe_part_of_peak(finding)} are {gradients} of a finished step. The peak would be "
+        f"{gradients} of a finished step {take} {_describe_part_of_peak(finding)}. The peak would be "
         f"{_format_saving(finding)} lower without them."
     )
 
 
 def _describe_optimizer_state(finding: MemoryFinding) -> str:
-    return f"{_describe_part_of_peak(finding)} are optimizer state."
+    return f"Optimizer state takes {_describe_part_of_peak(finding)}."
 
 
 def _describe_activations(finding: MemoryFinding) -> str:
     """Return sentences about activations that are a large part of the peak, and what
     checkpointing would gain at most."""
     return (
-        f"{_describe_part_of_peak(finding)} are activations. Checkpointing would lower the peak by at "
+        f"Activations take {_describe_part_of_peak(finding)}. Checkpointing would lower the peak by at "
         f"most {_format_saving(finding)}."
     )
 
@@ -103,11 +104,11 @@ def _describe_fragmentation(finding: MemoryFinding) -> str:
     largest = size(finding.each_bytes or 0)
     if finding.inactive is None:
         return (
-            f"{size(finding.bytes)} of {reserved} reserved are inactive pieces between live "
+            f"{size(finding.bytes)} of the {reserved} reserved is in inactive pieces between live "
             f"blocks; the largest has {largest}."
         )
     ran_out = (
-        f"{_describe_inactive(finding.inactive)}, of {reserved} reserved when memory ran out. The "
+        f"{_describe_inactive(finding.inactive)}, of the {reserved} reserved when memory ran out. The "
         f"largest usable piece has {largest}."
     )
     if not finding.places:
@@ -123,7 +124,7 @@ def _main_place(finding: MemoryFinding) -> str:
 
 
 def _describe_part_of_peak(finding: MemoryFinding) -> str:
-    return f"{size(finding.bytes)} of the peak's {size(finding.of_bytes)}"
+    return f"{size(finding.bytes)} of the {size(finding.of_bytes)} at the peak"
 
 
 def _format_saving(finding: MemoryFinding) -> str:
@@ -193,8 +194,8 @@ def _explain_oom(oom: OutOfMemory) -> str:
     fragmentation, or unknown."""
     if oom.reason == "live":
         return (
-            "Fragmentation is not the cause: even together, free and inactive memory "
-            "are too small. Use less memory in this process or in others, which are "
+            "Fragmentation is not the cause: free and inactive memory together are "
+            "too small. Use less memory in this process or in others, which are "
             "not in the file."
         )
     if oom.reason == "fragmented":

@@ -32,8 +32,8 @@ from fusetui.trace.layout.steps import StepLength
 
 OUTLIER_MARK = "*"
 LEGEND = (
-    "*: more than 3 scaled median absolute deviations from the median of the ranks. Columns "
-    "'others wait' and 'waits':"
+    "*: more than 3 scaled median absolute deviations from the median of the "
+    "ranks. The columns 'others wait' and 'waits' are"
 )
 MAX_KINDS = 5
 """Of collectives."""
@@ -303,6 +303,6 @@ def _describe_figures(answer: JobAnswer) -> Iterator[str]:
     elif answer.ranks:
         yield f"Figures cover the whole trace, which has no steps. {LEGEND} sums."
     if answer.stragglers and answer.steps and answer.no_what_if:
-        yield f"No gain from fixing the delays is estimated: {answer.no_what_if}."
+        yield f"No gain from fixing the delays is estimated, because {answer.no_what_if}."
     if answer.inferred:
         yield f"Inferred, not recorded: {several(answer.inferred, MAX_INFERRED)}."

@@ -96,11 +96,13 @@ def _describe_arrival(answer: JobAnswer, straggler: Straggler, steps: int) -> st
     else:
         arrives = f"arrives late, but never last{of_given}"
     if straggler.waiters == answer.given - 1:
-        who_waits = "the others wait"
+        who_waits = (
+            "the other rank waits" if straggler.waiters == 1 else "the others wait"
+        )
     elif straggler.waiters == 1:
-        who_waits = "1 other waits"
+        who_waits = "1 other rank waits"
     else:
-        who_waits = f"{count(straggler.waiters)} others wait"
+        who_waits = f"{count(straggler.waiters)} other ranks wait"
     waited = _format_mean(straggler.caused_ns, steps, "per step")
     return f"Rank {straggler.rank} {arrives}; {who_waits} {waited} for it"
 
@@ -146,7 +148,7 @@ def _describe_excess(straggler: Straggler, steps: int, per: str) -> Iterator[str
     meanwhile = MEANWHILE.get(largest.name, "") if is_class else ""
     if meanwhile:
         longer = _format_mean(largest.ns, steps, per)
-        yield f"On this rank {meanwhile} {longer} longer than on the median rank."
+        yield f"On this rank, {meanwhile} for {longer} longer than on the median rank."
         slowdown = straggler.slower or 0.0
         if largest.name == "compute" and slowdown >= MIN_SLOWDOWN:
             yield (
@@ -260,8 +262,8 @@ def describe_verdict(answer: JobAnswer) -> Iterator[str]:
         yield _describe_joint_gain(answer.stragglers, verdict.if_all)
     if verdict.stages is not None and answer.bubble is None:
         yield (
-            "Inconclusive whether a stage is slow: the ranks send to each other like "
-            "pipeline stages, but their compute was not recorded."
+            "It is unclear whether a stage is slow: the ranks send to each other "
+            "like pipeline stages, but their compute was not recorded."
         )
     elif verdict.stages is not None and answer.bubble is not None:
         bubble = _describe_bubble(verdict.stages, answer.bubble, of_what)
@@ -275,9 +277,7 @@ def describe_verdict(answer: JobAnswer) -> Iterator[str]:
         waits = duration(round(verdict.waits_ns[0]))
         if answer.steps:
             waits += " per step"
-        yield (
-            f"Ranks wait {waits}, but it is inconclusive for which rank: {verdict.why}."
-        )
+        yield (f"Ranks wait {waits}, but it is unclear for which rank: {verdict.why}.")
     elif verdict.kind == "nobody":
         share = percent(MIN_STEP_SHARE, 1)
         nobody = "None of the given ranks" if answer.missing else "No rank"
@@ -340,35 +340,38 @@ def describe_given(answer: JobAnswer) -> Iterator[str]:
             yield f"Rank {row.rank}: {printable(damage)}."
     if answer.one_given:
         alone_text = plural(answer.one_given, "collective")
-        yield f"{alone_text} could not be matched: only one rank of their groups is given."
+        their = "its group" if answer.one_given == 1 else "each group"
+        yield f"{alone_text} could not be matched, because only one rank of {their} is given."
     disagreeing = answer.unmatched - answer.no_group - answer.one_given
     if disagreeing:
-        yield f"{plural(disagreeing, 'collective')} could not be matched: counts disagree."
+        yield (
+            f"{plural(disagreeing, 'collective')} could not be matched, because the "
+            "ranks disagree on their number."
+        )
     if answer.cut:
         yield _describe_cut_collectives(answer.cut)
     yield from answer.notes
 
 
 def _describe_size(answer: JobAnswer) -> str:
-    """Return the numbers of ranks, steps and collectives, such as `4 of 8 ranks, 10
-    steps, 120 collectives.`"""
+    """Return the numbers of ranks, steps and collectives, such as `The traces
+    contain 4 of 8 ranks, 10 steps and 120 collectives.`"""
     if answer.world_size:
         ranks = f"{count(answer.given)} of {plural(answer.world_size, 'rank')}"
     else:
         ranks = plural(answer.given, "rank")
     steps = plural(answer.steps, "step")
     collectives = plural(answer.collectives, "collective")
-    return f"{ranks}, {steps}, {collectives}."
+    return f"The traces contain {ranks}, {steps} and {collectives}."
 
 
 def _describe_missing(ranks: Sequence[int]) -> str:
     """Return sentences about ranks of the job that were not given, and that they may be
     the late ones."""
-    which = "It" if len(ranks) == 1 else "One of them"
-    return (
-        f"Not given: {ranks_named(ranks)}. {which} may have arrived later than the given "
-        "ranks."
-    )
+    named = ranks_named(ranks).capitalize()
+    if len(ranks) == 1:
+        return f"{named} is not given and may have arrived later than the given ranks."
+    return f"{named} are not given; one of them may have arrived later than the given ranks."
 
 
 def _describe_cut_collectives(number: int) -> str:
@@ -405,11 +408,14 @@ def describe_clocks(answer: JobAnswer) -> str:
     """Return sentences about how far the times of different ranks can be compared."""
     clocks = answer.clocks
     if clocks.refused:
-        return f"Inconclusive which rank waits for which: {printable(clocks.refused)}."
+        return (
+            "It is unclear which rank waits for which, because "
+            f"{printable(clocks.refused)}."
+        )
     if not answer.collectives:
         return (
-            "Inconclusive which rank waits for which: these ranks have no collective "
-            "in common."
+            "It is unclear which rank waits for which, because these ranks have no "
+            "collective in common."
         )
     sentences = _describe_alignment(clocks)
     if clocks.on_one_host_ns is not None:
@@ -442,11 +448,13 @@ def _describe_alignment(clocks: ClockAnswer) -> list[str]:
     aligned, and which of them drift."""
     if clocks.shared:
         return [
-            (f"Times are compared without clock alignment: {printable(clocks.shared)}.")
+            (
+                f"Times are compared without clock alignment, because {printable(clocks.shared)}."
+            )
         ]
     if clocks.uncertainty_ns is None:
         return [
-            "For some ranks it is unknown which arrives last: nothing bounds their "
+            "For some ranks, it is unknown which arrives last, because nothing bounds their "
             "clocks."
         ]
     sentences = [_describe_precision(clocks, clocks.uncertainty_ns)]
@@ -511,7 +519,8 @@ def ranks_named(ranks: Sequence[int]) -> str:
         if part.first == part.last:
             texts.append(str(part.first))
         else:
-            texts.append(f"{part.first} to {part.last}")
+            between = ", " if part.last == part.first + 1 else " to "
+            texts.append(f"{part.first}{between}{part.last}")
     *before, last = texts
     listed_ranges = f"{', '.join(before)} and {last}" if before else last
     more = len(ranges) - MAX_RANGES_NAMED

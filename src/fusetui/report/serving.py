@@ -86,7 +86,9 @@ def format_serving(answer: Serving, width: int) -> str:
     if answer.between:
         blocks.append(_wrap_texts(_describe_between(answer.between), width))
     for missing in answer.missing:
-        blocks.append(_wrap_texts([f"Inconclusive: {missing}"], width))
+        blocks.append(
+            _wrap_texts([f"Inconclusive: {missing[0].lower()}{missing[1:]}"], width)
+        )
     return "\n\n".join(blocks)
 
 
@@ -141,7 +143,7 @@ def _describe_limit(phase: PhaseLimit, step: ServerStep) -> Iterator[str]:
     if phase.layers:
         yield f"  {_describe_layers(phase.layers)}"
     else:
-        yield "  Layers: no sequence of kernels repeats."
+        yield "  No layers were found, because no sequence of kernels repeats."
     if phase.experts:
         yield f"  {_describe_experts(phase.experts)}"
     for losses in _describe_losses(limit.losses):
@@ -175,7 +177,7 @@ def _list_losses(losses: Sequence[Loss]) -> str:
 def _judge_limit(limit: Limit) -> str:
     """Return how long a step took and what share of that its lower bound is, as far as
     it is known."""
-    took = f"{StepLength.MODEL_PASS} {duration(limit.dur_ns)}"
+    took = f"the {StepLength.MODEL_PASS} takes {duration(limit.dur_ns)}"
     if limit.least_ns is None:
         return f"{took}; its limit is unknown."
     least = duration(limit.least_ns)
@@ -183,15 +185,16 @@ def _judge_limit(limit: Limit) -> str:
     if limit.cannot_tell:
         return f"{took}; the {bound} limit of its known part is {least}."
     share = percent(limit.least_ns, limit.dur_ns)
-    return f"{took}, {share} of the {bound} limit ({least})."
+    return f"{took}; its {bound} limit is {least}, {share} of that."
 
 
 def _describe_amounts(limit: Limit) -> Iterator[str]:
     """Yield sentences about what a step must read and compute: weights, keys and
     values, and remarks."""
     if limit.products:
+        read = "reads" if limit.products == 1 else "read"
         yield (
-            f"{plural(limit.products, 'matrix product')} read"
+            f"{plural(limit.products, 'matrix product')} {read}"
             f" {quantity(limit.weight_bytes, 'B')} of weights"
             f"{_describe_reading_time(limit.weight_bytes, limit)}{_describe_computation(limit)}."
         )
@@ -237,19 +240,20 @@ def _describe_layers(layers: Layers) -> str:
     them are slow."""
     median_ns = layers.median_ns
     slow = [
-        f"layer {layer.number} is {percent(layer.dur_ns - median_ns, median_ns)} slower"
+        f"layer {layer.number} by {percent(layer.dur_ns - median_ns, median_ns)}"
         for layer in layers.slow
     ]
     if slow:
-        slow_layers = several(slow, MAX_SLOW_LAYERS)
+        slow_layers = f"Slower than the median: {several(slow, MAX_SLOW_LAYERS)}"
     else:
         slow_layers = (
-            "no layer is more than 5 % slower than the median"  # see MIN_EXCESS
+            "No layer is more than 5 % slower than the median"  # see MIN_EXCESS
         )
+    take = "takes" if layers.others == 1 else "take"
     return (
-        f"{plural(layers.count, 'layer')} of {layers.kernels} kernels (layers that alternate"
-        f" count as one), median {duration(median_ns)}. {with_capital(slow_layers)}."
-        f" {plural(layers.others, 'other kernel')}: {duration(layers.others_ns)}."
+        f"The pass has {plural(layers.count, 'layer')} of {layers.kernels} kernels, with a median "
+        f"of {duration(median_ns)} (alternating layers count as one). {slow_layers}."
+        f" {plural(layers.others, 'other kernel')} {take} {duration(layers.others_ns)}."
     )
 
 
@@ -257,10 +261,10 @@ def _describe_experts(experts: Experts) -> str:
     """Return sentences about the kernels of a mixture of experts, and its slowest run."""
     kernel = printable(short_name(experts.name))
     return (
-        f"Experts: {plural(experts.kernels, 'kernel')} take "
-        f"{duration(experts.total_ns)}, {percent(experts.share, 1)} of kernel time. "
-        f"{kernel} ran {experts.runs} times, median {duration(experts.median_ns)}, "
-        f"longest {duration(experts.max_ns)} (run {experts.slowest}). Token counts "
+        f"Expert kernels take {duration(experts.total_ns)}, {percent(experts.share, 1)} of "
+        f"kernel time, in {plural(experts.kernels, 'launch')}. {kernel} runs "
+        f"{plural(experts.runs, 'time')}, with a median of {duration(experts.median_ns)} and a "
+        f"maximum of {duration(experts.max_ns)} (run {experts.slowest}). Token counts "
         "per expert were not recorded."
     )
 

@@ -19,7 +19,7 @@ from fusetui.analysis.why.versus import (
 )
 from fusetui.report import printed
 from fusetui.report.why import make_why_document
-from fusetui.report.why_answer import NOTHING, find_missing_work, named
+from fusetui.report.why_answer import NOTHING, find_missing_work, named, phrase_option
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import markdown, markdown_table, printable
@@ -35,9 +35,7 @@ MAX_NAME_CELLS = 48
 PATH_PARTS = 2
 """The innermost modules of a path, which are named."""
 
-DOUBT = (
-    f"Run-to-run variation is unknown: neither trace has {MIN_STEPS_TO_COMPARE} steps."
-)
+DOUBT = f"Run-to-run variation is unknown: neither trace has at least {MIN_STEPS_TO_COMPARE} steps."
 UNKNOWN_NAMES = "unknown names"
 
 
@@ -156,21 +154,27 @@ def make_versus_document(answer: Versus, traces: tuple[Trace, Trace]) -> VersusD
     )
 
 
+LENGTHS = {"as much": "as long as A's", "more": "longer", "less": "shorter"}
+"""What `change` says of an amount, and what is said of a length instead."""
+
+
 def verdict(answer: Versus) -> str:
     """Return a sentence about how the time of B compares, and the largest change of any
     class. There must be a change of `span`."""
     changes = {change.name: change for change in answer.change}
     span = changes.pop("span")
     changes.pop("idle", None)  # its reasons are in its place
-    longer = changed(span.a_ns, span.b_ns).replace("as much", "as long as A's")
-    text = f"B's {answer.change_of} takes {longer}"
+    longer = changed(span.a_ns, span.b_ns)
+    for of_amount, of_length in LENGTHS.items():
+        longer = longer.replace(of_amount, of_length)
+    text = f"B's {answer.change_of} is {longer}"
     largest = max(
         changes.values(),
         key=lambda change: abs(change.b_ns - change.a_ns),
         default=None,
     )
     if largest is None or largest.a_ns == largest.b_ns:
-        return f"{text}: every class takes as long as before."
+        return f"{text}, and so is every class of time."
     difference = duration(abs(largest.b_ns - largest.a_ns))
     direction = "more" if largest.b_ns > largest.a_ns else "less"
     return (
@@ -257,7 +261,7 @@ def describe_doubts(findings: Sequence[Compared], is_sure: bool) -> list[str]:
     """Return the remarks below the table of findings: how sure the rows are, and which
     findings are inconclusive on a side, with the reason.
 
-        Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): host-bound.
+        B lacks launch calls (add ProfilerActivity.CUDA), so these rules are inconclusive: ...
     """
     sentences = []
     if not is_sure and any(finding.differs for finding in findings):
@@ -265,13 +269,14 @@ def describe_doubts(findings: Sequence[Compared], is_sure: bool) -> list[str]:
     unknown = [finding for finding in findings if finding.missing]
     for lack, of_lack in by_key(unknown, key=_describe_lack).items():
         rules = ", ".join(finding.rule for finding in of_lack)
-        sentences.append(f"Inconclusive {lack}: {rules}.")
+        are = "this rule is" if len(of_lack) == 1 else "these rules are"
+        sentences.append(f"{lack}, so {are} inconclusive: {rules}.")
     return sentences
 
 
 def _describe_lack(finding: Compared) -> str:
-    """Return what a side lacks to tell a finding, such as `in B, which lacks launch
-    calls (ProfilerActivity.CUDA)`."""
+    """Return what a side lacks to tell a finding, such as `B lacks launch
+    calls (add ProfilerActivity.CUDA)`."""
     side = "A" if finding.a_ns is None else "B"
-    option = f" ({finding.record_with})" if finding.record_with else ""
-    return f"in {side}, which lacks {finding.missing}{option}"
+    option = f" ({phrase_option(finding.record_with)})" if finding.record_with else ""
+    return f"{side} lacks {finding.missing}{option}"

@@ -38,16 +38,34 @@ class KindOfTime(NamedTuple):
     name: str  # in a column
     limit: str  # the bottleneck where most of the time is of this kind
     time: str  # what the time is
+    takes: str  # the same as the beginning of a clause
 
 
 KINDS = {
-    "host": KindOfTime("CPU", "the CPU", "CPU thread work"),
-    "launch": KindOfTime("launch", "launching", "launch calls and their latency"),
-    "kernel": KindOfTime("kernel", "the GPU", "kernels"),
-    "copy": KindOfTime("copy", "copying", "copies and fills"),
-    "communication": KindOfTime("communication", "communication", "communication"),
-    "wait": KindOfTime("wait", "waiting", "waits and switches between GPU events"),
-    "residual": KindOfTime("unexplained", "unexplained delay", "unexplained delays"),
+    "host": KindOfTime("CPU", "the CPU", "CPU thread work", "CPU threads take"),
+    "launch": KindOfTime(
+        "launch",
+        "launching",
+        "launch calls and their latency",
+        "launch calls and their latency take",
+    ),
+    "kernel": KindOfTime("kernel", "the GPU", "kernels", "kernels take"),
+    "copy": KindOfTime("copy", "copying", "copies and fills", "copies and fills take"),
+    "communication": KindOfTime(
+        "communication", "communication", "communication", "it takes"
+    ),
+    "wait": KindOfTime(
+        "wait",
+        "waiting",
+        "waits and switches between GPU events",
+        "waits and switches between GPU events take",
+    ),
+    "residual": KindOfTime(
+        "unexplained",
+        "unexplained delay",
+        "unexplained delays",
+        "such delays take",
+    ),
 }
 
 NAMELESS = {
@@ -82,8 +100,8 @@ NOTES = {
     "loader_beside": "The estimate excludes the time to receive a loaded batch.",
     "unrecorded_consumers": "Only recorded events show which kernels need the result of a collective.",
     "host_unchanged": "CPU times are assumed unchanged.",
-    "events_unknown": "Work may start too early in this replay: the trace does not record which "
-    "events streams wait for.",
+    "events_unknown": "Work may start too early in this replay: the trace does not "
+    "record which events the streams wait for.",
     "late_unexplained": "Some GPU events start late for no recorded reason. The replay keeps "
     "these delays, which is wrong if the events wait for work that the change affects.",
     "batches_unknown": "Workers load the batches, so it is unknown when each would "
@@ -93,9 +111,8 @@ NOTES = {
     "loader_never_waits": "This is an upper bound on the gain from faster loading: "
     "it assumes that no call waits for a batch. Workers "
     "already load the batches.",
-    "same_work_later": "The work itself takes no longer: the last of these steps "
-    "ends no later than before. It only seems longer because the "
-    "previous step ends earlier.",
+    "same_work_later": "The work itself does not take longer: the last of these "
+    "steps ends no later than before. The step only seems longer because the previous step ends earlier.",
     "no_waits": "The replay assumes that the CPU never waits for the GPU, because "
     "only launch calls were recorded.",
 }
@@ -158,13 +175,16 @@ def format_sweep(sweep: Sweep, width: int) -> str:
     """Return a table with a row for each factor of a change, and below which factor
     there is no further gain."""
     before = duration(sweep.before_ns)
-    head = f"{printable(sweep.change)}: {_whole(sweep.of)} takes {before} now."
+    is_now = "takes" if sweep.of == "step" else "is"
+    head = f"{printable(sweep.change)}: {_whole(sweep.of)} {is_now} {before} now."
     sentences = [head, *doubt(sweep.devices, sweep.residual_share)]
     times_ns = {point.after_ns for point in sweep.points}
     if len(times_ns) == 1:
-        sentences.append("No factor changes this.")
+        sentences.append("No factor changes this time.")
     elif sweep.knee is not None:
-        sentences.append(f"No further gain below x{significant(sweep.knee, 3)}.")
+        sentences.append(
+            f"There is no further gain below x{significant(sweep.knee, 3)}."
+        )
     elif sweep.points:
         sentences.append("The gain continues down to the smallest factor.")
     longest_ns = max(times_ns, default=1)
@@ -236,7 +256,7 @@ def describe_bottleneck(rows: Sequence[PathRow], when: str, steps: int = 1) -> s
     """Return sentences about the bottleneck of a critical path. `when` is how they
     begin, and `steps` is how many steps the path covers.
 
-        After the change, the CPU is the bottleneck: 71 % of the critical path is CPU thread work.
+        After the change, the CPU is the bottleneck: CPU threads take 71 % of the critical path.
     """
     ns_by_kind = dict.fromkeys(KINDS, 0)
     for row in rows:
@@ -252,8 +272,8 @@ def describe_bottleneck(rows: Sequence[PathRow], when: str, steps: int = 1) -> s
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
     most = ""
     if largest.what and 2 * largest.ns > kind_ns:
-        most = f" Most of it is {describe_path_row(largest, set(), UNKNOWN_WIDTH)}."
-    text = f"{when}{limit} is the bottleneck: {share} of {path} is {KINDS[kind].time}"
+        most = f" Most of this time goes to {describe_path_row(largest, set(), UNKNOWN_WIDTH)}."
+    text = f"{when}{limit} is the bottleneck: {KINDS[kind].takes} {share} of {path}"
     return f"{text[0].upper()}{text[1:]}.{most}"
 
 
@@ -272,7 +292,7 @@ def _describe_gain(answer: WhatIf) -> str:
             f"{whole} would take there is unknown."
         )
     if answer.after_ns is None:
-        return f"No estimate for {changes_text}: the trace explains too little of the time."
+        return f"No estimate for {changes_text}, because the trace explains too little of the time."
     sentences = [_describe_new_time(answer, whole, answer.before_ns, answer.after_ns)]
     if answer.latest_ns is not None:
         latest = duration(answer.latest_ns)
@@ -294,10 +314,11 @@ def _describe_range(answer: WhatIf, least: str, most: str) -> str:
         times = f"{least} at both ends of the range"
     else:
         times = f"{least} to {most}"
+    whole = _whole(answer.of)
     share = percent(answer.scaled_share or 0.0, 1)
     return (
-        f"{_capitalize(_whole(answer.of))} would take {times} instead of"
-        f" {duration(answer.before_ns)} with {_name_changes(answer)} (an estimate)."
+        f"With {_name_changes(answer)}, {whole} would {_verb(whole)} an estimated {times} "
+        f"instead of {duration(answer.before_ns)}."
         f" The scaled kernels take {share} of the critical path."
     )
 
@@ -334,18 +355,13 @@ def _describe_new_time(
     after = duration(after_ns)
     if before == after:
         return (
-            f"With {_name_changes(answer)}, {whole} would still take {after} "
+            f"With {_name_changes(answer)}, {whole} would still {_verb(whole)} {after} "
             f"({certainty}: {gain})."
         )
     return (
-        f"With {_name_changes(answer)}, {whole} would take {after} instead of {before} "
+        f"With {_name_changes(answer)}, {whole} would {_verb(whole)} {after} instead of {before} "
         f"({certainty}: {gain})."
     )
-
-
-def _capitalize(sentence: str) -> str:
-    """Return the sentence with a capital first letter; the rest stays as it is."""
-    return f"{sentence[:1].upper()}{sentence[1:]}"
 
 
 def _name_changes(answer: WhatIf | JobWhatIf) -> str:
@@ -388,6 +404,11 @@ def _count_median_steps(answer: WhatIf) -> int:
 
 def _whole(of: str) -> str:
     return _step_length(of).a_step
+
+
+def _verb(whole: str) -> str:
+    """Return the verb for the length of a step or span."""
+    return "be" if whole.startswith(f"the {StepLength.SPAN}") else "take"
 
 
 def _step_length(of: str) -> StepLength:

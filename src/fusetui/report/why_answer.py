@@ -207,7 +207,7 @@ def make_headline(why: Why) -> Headline:
     It is the median step if there are steps, else the span."""
     if do_steps_hold_work(why):
         step = find_median_step(why.steps)
-        text = f"{duration(step.dur_ns)} per step ({StepLength.WALL}{_describe_median_step(why)})."
+        text = f"A step takes {duration(step.dur_ns)} ({StepLength.WALL}{_describe_median_step(why)})."
         return Headline(text=text, sums=add_up_accounts(step.devices))
     sums = add_up_accounts(why.devices)
     if why.about:
@@ -238,10 +238,8 @@ def _describe_median_step(why: Why) -> str:
     else:
         which = "shorter"
     if ran == steps:
-        return f"; the {which} of {count(steps)}{each}"
-    return (
-        f"; the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each}"
-    )
+        return f"; {which} of {count(steps)}{each}"
+    return f"; {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each}"
 
 
 def find_cut_off(why: Why) -> list[str]:
@@ -287,7 +285,7 @@ def _describe_busy(why: Why, sums: Sums) -> str:
     if sums["exposed_comm"] < MIN_COMM_SHARE * sums["span"]:
         return f"{text}."
     only_comm = duration(sums["exposed_comm"])
-    return f"{text}; for {only_comm} of that, nothing but communication runs."
+    return f"{text}; for {only_comm} of that, only communication runs."
 
 
 def _name_whole(why: Why) -> str:
@@ -305,7 +303,7 @@ def _describe_idle(sums: Sums, devices: int) -> str:
     if there is no time at all."""
     reason = _largest_reason(sums)
     if not sums[reason]:
-        never = "It is never idle." if devices == 1 else "They are never idle."
+        never = "The GPU is never idle." if devices == 1 else "The GPUs are never idle."
         return never if sums["span"] else ""
     idle = duration(sums["idle"])
     whose = "Idle" if devices == 1 else "Total idle time:"
@@ -531,11 +529,11 @@ def describe_ceiling(why: Why) -> str:
     kernels_ns = ceiling.known_ns + ceiling.unknown_ns
     savings = f"at most {duration(ceiling.at_most_ns)}"
     if ceiling.at_stake_ns:
-        savings = f"an estimated {duration(ceiling.at_stake_ns)}, {savings}"
+        savings = f"an estimated {duration(ceiling.at_stake_ns)}, and {savings}"
     return (
-        f"Better kernels of the same precision could save {savings} at the data-sheet "
-        f"rates. This covers the {duration(ceiling.known_ns)} of kernels "
-        f"({percent(ceiling.known_ns, kernels_ns)}) whose work is known."
+        f"Better kernels of the same precision could save {savings} at data-sheet rates. "
+        f"This covers {percent(ceiling.known_ns, kernels_ns)} of kernel time "
+        f"({duration(ceiling.known_ns)}): the kernels whose work is known."
     )
 
 
@@ -543,14 +541,14 @@ def describe_not_recorded(why: Why) -> str:
     """Return a line about what was not recorded, with the option that records it, and
     whether the device is unknown. "" if nothing is missing.
 
-        Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).
+        Not recorded: input shapes (set record_shapes=True); memory events (set
+        profile_memory=True).
     """
     sentences = []
     lacks = _list_missing(why.cannot_tell)
     if lacks:
-        between = "; " if any(", " in lack for lack in lacks) else ", "
         where = " in the part that was read" if why._ends_early else ""
-        sentences.append(f"Not recorded{where}: {between.join(lacks)}.")
+        sentences.append(f"Not recorded{where}: {'; '.join(lacks)}.")
     if Unknown("ceiling", LISTED_DEVICE, "") in why.cannot_tell:
         sentences.append("The peak rates of this device are unknown.")
     return " ".join(sentences)
@@ -564,8 +562,22 @@ def _list_missing(unknown: Iterable[Unknown]) -> list[str]:
     lacks = []
     for option, of_option in by_option.items():
         missing = dict.fromkeys(lack.missing for lack in of_option)
-        lacks.append(f"{', '.join(missing)} ({option})")
+        *before, last = missing
+        listed_missing = f"{', '.join(before)} and {last}" if before else last
+        lacks.append(f"{listed_missing} ({phrase_option(option)})")
     return lacks
+
+
+def phrase_option(option: str) -> str:
+    """Return what to do with an option to record what is missing.
+
+    >>> phrase_option("with_stack=True"), phrase_option("record_function")
+    ('set with_stack=True', 'use record_function')
+    """
+    if option.startswith("ProfilerActivity."):
+        return f"add {option}"
+    verb = "set" if option.endswith("=True") else "use"
+    return f"{verb} {option}"
 
 
 def describe_cover(gap: Gap) -> str:

@@ -41,12 +41,11 @@ CONDITIONS = {
 }
 """What an estimated gain assumes."""
 WITHOUT = {
-    "no_change": "No gain is estimated: the fix cannot be replayed.",
-    "warm_up": "One-time cost; no per-step gain is estimated.",
-    "unclear": "No gain is estimated: the trace explains too little of the time after the "
-    "change.",
-    "limit_unknown": "No gain is estimated: the bottleneck after the change is unknown.",
-    "not_found": "No gain is estimated: the change cannot be replayed in this trace.",
+    "no_change": "No gain is estimated, because the fix cannot be replayed.",
+    "warm_up": "This is a one-time cost, so no per-step gain is estimated.",
+    "unclear": "No gain is estimated, because the trace explains too little of the time after the change.",
+    "limit_unknown": "No gain is estimated, because the bottleneck after the change is unknown.",
+    "not_found": "No gain is estimated, because the change cannot be replayed in this trace.",
 }
 """Why a single finding has no estimated gain."""
 NONE = {
@@ -60,12 +59,16 @@ NONE = {
 """Why no finding has an estimated gain."""
 
 
+PER_STEP = "per step"
+"""What a gain is of where the headline is the median of several steps."""
+
+
 def describe_worth(why: Why, finding: Finding) -> str:
     """Return the upper bound of a finding and its estimated gain, or why no gain is
     estimated. If it is part of another finding, that comes first. "" if nothing is
     known.
 
-        Upper bound: 491 ms. Estimated gain: 402 ms (33 %) of the step.
+        Upper bound: 491 ms. Estimated gain: 402 ms (33 % of the step).
     """
     part_sentence = _describe_whole_finding(why, finding)
     reason_without_gain = WITHOUT.get(finding.worth_note or "", "")
@@ -74,7 +77,7 @@ def describe_worth(why: Why, finding: Finding) -> str:
     steps = len(why.steps) if why.worth_of == "step" else 1
     upper_bound = duration(finding.at_stake_ns)
     bound_sentence = (
-        f"Upper bound: {upper_bound}{' in all steps' if steps > 1 else ''}."
+        f"Upper bound: {upper_bound}{' over all steps' if steps > 1 else ''}."
     )
     if finding.worth_ns is None and finding.worth_steps is None:
         if not _contains_time(finding.text, upper_bound):
@@ -89,7 +92,7 @@ def _describe_whole_finding(why: Why, finding: Finding) -> str:
     none."""
     for number, whole in enumerate(why.findings, 1):
         if whole.rule == finding.part_of:
-            return f"Part of finding {number}. "
+            return f"This is part of finding {number}. "
     return ""
 
 
@@ -116,7 +119,7 @@ def _explain_excess(finding: Finding, steps: int) -> str:
 
 def describe_gain(why: Why, finding: Finding) -> str:
     """Return the estimated gain of a finding that has one, such as `estimated gain: 402
-    ms (33 %) of the step`."""
+    ms (33 % of the step)`."""
     if finding.worth_steps is not None:
         return _describe_gain_of_some(finding.worth_steps)
     figure = format_worth(finding)
@@ -125,7 +128,12 @@ def describe_gain(why: Why, finding: Finding) -> str:
     most = "at most " if finding.worth_note in ("at_most", "no_batch_waits") else ""
     condition = CONDITIONS.get(finding.worth_note or "", "")
     share = percent(finding.worth_share or 0.0, 1)
-    return f"estimated gain: {most}{figure} ({share}) {_describe_whole(why)}{condition}"
+    whole = _describe_whole(why)
+    if whole == PER_STEP:
+        gain = f"{figure} {PER_STEP} ({share})"
+    else:
+        gain = f"{figure} ({share} of {whole})"
+    return f"estimated gain: {most}{gain}{condition}"
 
 
 def _describe_gain_of_some(some: SomeSteps) -> str:
@@ -170,11 +178,11 @@ def _describe_whole(why: Why) -> str:
     is_as_long = abs(before_ns - headline_ns) <= NEARLY * headline_ns
     if is_of_step == is_headline_of_step and is_as_long:
         if is_of_step and len(why.steps) > 1:
-            return "per step"
-        return f"of the {why.worth_of}"
+            return PER_STEP
+        return f"the {why.worth_of}"
     if not is_of_step:
-        return f"of the {duration(before_ns)} from first to last GPU event"
-    return f"of the {duration(before_ns)} {StepLength.LAUNCHED.step}"
+        return f"the {duration(before_ns)} from the first to the last GPU event"
+    return f"the launched step, {duration(before_ns)}"
 
 
 def doubt(
@@ -189,12 +197,12 @@ def doubt(
     for device in devices:
         if device.residual_share > MIN_DOUBTFUL_SHARE:
             of_device = percent(device.residual_share, whole=1)
-            parts.append(f"{of_device} of the time of {device_label(device.device)}")
+            parts.append(f"{of_device} of the time on {device_label(device.device)}")
     if share > max((device.residual_share for device in devices), default=0.0):
         parts.append(f"{percent(share, whole=1)} of the time after {then}")
     not_understood = several(parts, MAX_DOUBTS)
     yield (
-        f"Unexplained delays: {not_understood}. Nothing in the trace accounts for them."
+        f"Unexplained delays: {not_understood}. Nothing in the trace accounts for these delays."
     )
 
 

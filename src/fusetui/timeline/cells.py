@@ -167,29 +167,29 @@ def edges(begin: int, end: int, width: int) -> Int64s:
     return borders
 
 
-def row_covering_window(line: DepthRow, begin: int, end: int) -> int:
+def row_covering_window(depth_row: DepthRow, begin: int, end: int) -> int:
     """Return the row of the slice that covers all of a window of time.
 
     Returns NO_SLICE if no slice touches the window, else SEVERAL. In the first two
     cases the window looks the same however it is divided into cells.
 
     Args:
-        line: The slices of one track and depth.
+        depth_row: The slices of one track and depth.
         begin: The begin of the window, in ns of the file.
         end: Its end.
     """
-    first_not_ended = int(line.end.searchsorted(begin, side="right"))
-    if first_not_ended == len(line):
+    first_not_ended = int(depth_row.end.searchsorted(begin, side="right"))
+    if first_not_ended == len(depth_row):
         return NO_SLICE
-    slice_start = line.start[first_not_ended]
-    slice_end = line.end[first_not_ended]
+    slice_start = depth_row.start[first_not_ended]
+    slice_end = depth_row.end[first_not_ended]
     if slice_start >= end:
         return NO_SLICE
     covers_all = slice_start < begin and slice_end >= end
-    return int(line.rows[first_not_ended]) if covers_all else SEVERAL
+    return int(depth_row.rows[first_not_ended]) if covers_all else SEVERAL
 
 
-def cells(line: DepthRow, borders: Int64s) -> Cells:
+def cells(depth_row: DepthRow, borders: Int64s) -> Cells:
     """Compute what each cell of a depth row shows.
 
     A depth row has the slices of one track at one depth. A cell shows the kind with the
@@ -197,29 +197,32 @@ def cells(line: DepthRow, borders: Int64s) -> Cells:
     kind, else SEVERAL. A cell without slices has NO_SLICE.
 
     Args:
-        line: The depth row.
+        depth_row: The depth row.
         borders: The W + 1 borders of the cells, in ns of the file.
     """
-    at_borders = _locate_borders(line, borders)
+    at_borders = _locate_borders(depth_row, borders)
     touching = _slices_touching_cells(at_borders)
-    slice_count = touching.end - touching.begin
-    longest = _find_longest_in_cells(line, touching)
-    row = line.rows[longest]
-    kind = line.kind[longest].astype(np.int16)
+    slices_per_cell = touching.end - touching.begin
+    longest = _find_longest_in_cells(depth_row, touching)
+    row_of_cell = depth_row.rows[longest]
+    kind_of_cell = depth_row.kind[longest].astype(np.int16)
 
-    has_several = slice_count > 1
-    if line.kinds and has_several.any():
-        kind_with_most = _dominant_kinds(line.kinds, at_borders)
-        is_of_other_kind = has_several & (kind != kind_with_most)
-        row[is_of_other_kind] = SEVERAL
-        kind[has_several] = kind_with_most[has_several]
+    has_several = slices_per_cell > 1
+    if depth_row.kinds and has_several.any():
+        kind_with_most = _dominant_kinds(depth_row.kinds, at_borders)
+        is_of_other_kind = has_several & (kind_of_cell != kind_with_most)
+        row_of_cell[is_of_other_kind] = SEVERAL
+        kind_of_cell[has_several] = kind_with_most[has_several]
 
-    is_empty = slice_count == 0
-    row[is_empty] = NO_SLICE
-    kind[is_empty] = NO_SLICE
-    covered_ns_before = line.ns_before[at_borders.started] - at_borders.over_ns
+    is_empty = slices_per_cell == 0
+    row_of_cell[is_empty] = NO_SLICE
+    kind_of_cell[is_empty] = NO_SLICE
+    covered_ns_before = depth_row.ns_before[at_borders.started] - at_borders.over_ns
     return Cells(
-        row=row, kind=kind, count=slice_count, covered=np.diff(covered_ns_before)
+        row=row_of_cell,
+        kind=kind_of_cell,
+        count=slices_per_cell,
+        covered=np.diff(covered_ns_before),
     )
 
 
@@ -235,18 +238,18 @@ def _slices_touching_cells(at_borders: _AtBorders) -> Ranges:
     )
 
 
-def _find_longest_in_cells(line: DepthRow, touching: Ranges) -> Rows:
+def _find_longest_in_cells(depth_row: DepthRow, touching: Ranges) -> Rows:
     """Find the longest slice that touches each cell.
 
     Args:
-        line: The slices of one track and depth.
-        touching: The slices that touch each cell, as indices in `line`.
+        depth_row: The slices of one track and depth.
+        touching: The slices that touch each cell, as indices in `depth_row`.
 
     Returns:
-        An index in `line` for each cell; any index for a cell without slices.
+        An index in `depth_row` for each cell; any index for a cell without slices.
     """
     # This is the only one, in a cell with one slice.
-    longest = np.minimum(touching.begin, len(line) - 1)
+    longest = np.minimum(touching.begin, len(depth_row) - 1)
     cells_with_several = np.flatnonzero(touching.end - touching.begin > 1)
     if len(cells_with_several):
         # reduceat also combines what lies between the end of one cell and the begin of
@@ -254,32 +257,32 @@ def _find_longest_in_cells(line: DepthRow, touching: Ranges) -> Rows:
         begin = touching.begin[cells_with_several]
         end = touching.end[cells_with_several]
         edges_of_cells = np.stack((begin, end), axis=1).reshape(-1)
-        highest_rank = np.maximum.reduceat(line.rank, edges_of_cells)[::2]
-        longest[cells_with_several] = line.by_rank[highest_rank]
+        highest_rank = np.maximum.reduceat(depth_row.rank, edges_of_cells)[::2]
+        longest[cells_with_several] = depth_row.by_rank[highest_rank]
     return longest
 
 
-def sum_kind_in_cells(line: DepthRow, borders: Int64s, kind: int) -> Int64s:
+def sum_kind_in_cells(depth_row: DepthRow, borders: Int64s, kind: int) -> Int64s:
     """Add up how many ns of each cell are covered by slices of one kind.
 
     If the depth row has slices of one kind only, all of them count.
 
     Args:
-        line: The slices of one track and depth.
+        depth_row: The slices of one track and depth.
         borders: The W + 1 borders of the cells, in ns of the file.
         kind: The kind of the slices that count.
     """
-    at_borders = _locate_borders(line, borders)
-    for slices in line.kinds:
+    at_borders = _locate_borders(depth_row, borders)
+    for slices in depth_row.kinds:
         if slices.kind == kind:
             started_ns = slices.ns_until(at_borders.started.astype(np.int32))
             over_ns = np.where(at_borders.kind == kind, at_borders.over_ns, 0)
             return np.diff(started_ns - over_ns)
-    started_ns = line.ns_before[at_borders.started]
+    started_ns = depth_row.ns_before[at_borders.started]
     return np.diff(started_ns - at_borders.over_ns)
 
 
-def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats:
+def spread_over_cells(depth_row: DepthRow, borders: Int64s, before: Int64s) -> Floats:
     """Distribute a measure of slices, such as bytes, over the cells that the slices
     touch.
 
@@ -287,7 +290,7 @@ def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats
     ns, a cell from 10 to 20 ns gets 30.
 
     Args:
-        line: The slices of one track and depth, n of them.
+        depth_row: The slices of one track and depth, n of them.
         borders: The W + 1 borders of the cells, in ns of the file.
         before: The running total: the measure of all slices before each one, and
             at the end that of all; shape [n + 1].
@@ -295,56 +298,56 @@ def spread_over_cells(line: DepthRow, borders: Int64s, before: Int64s) -> Floats
     Returns:
         The measure in each cell; shape [W].
     """
-    at_borders = _locate_borders(line, borders)
+    at_borders = _locate_borders(depth_row, borders)
     started = at_borders.started
     has_started = started > 0
     # What the last slice that started has behind the border does not count before it.
     last = started - 1
-    last_ns = line.ns_before[started] - line.ns_before[last]
+    last_ns = depth_row.ns_before[started] - depth_row.ns_before[last]
     last_measure = before[started] - before[last]
     share_beyond = at_borders.over_ns / np.maximum(last_ns, 1)
     beyond_border = np.where(has_started, share_beyond * last_measure, 0.0)
     return np.diff(before[started] - beyond_border)
 
 
-def row_shown_by_cell(line: DepthRow, begin: int, end: int) -> int:
+def row_shown_by_cell(depth_row: DepthRow, begin: int, end: int) -> int:
     """Return the row of the slice that a cell from `begin` to `end` stands for.
 
     Of the kind with the most time in the cell, it is the slice with the most time in
     it. Returns NO_SLICE if no slice touches the cell.
     """
     borders = np.array([begin, end])
-    kind = int(cells(line, borders).kind[0])
+    kind = int(cells(depth_row, borders).kind[0])
     if kind == NO_SLICE:
         return NO_SLICE
-    touching = _slices_touching_cells(_locate_borders(line, borders))
+    touching = _slices_touching_cells(_locate_borders(depth_row, borders))
     slices = np.arange(touching.begin[0], touching.end[0])
-    slices_of_kind = slices[line.kind[slices] == kind]
-    start_inside = np.maximum(line.start[slices_of_kind], begin)
-    end_inside = np.minimum(line.end[slices_of_kind], end)
+    slices_of_kind = slices[depth_row.kind[slices] == kind]
+    start_inside = np.maximum(depth_row.start[slices_of_kind], begin)
+    end_inside = np.minimum(depth_row.end[slices_of_kind], end)
     longest_inside = np.argmax(end_inside - start_inside)
-    return int(line.rows[slices_of_kind[longest_inside]])
+    return int(depth_row.rows[slices_of_kind[longest_inside]])
 
 
-def find_nearest_slice(line: DepthRow, time: int) -> int:
+def find_nearest_slice(depth_row: DepthRow, time: int) -> int:
     """Return the index of the slice at a time, or else of the one nearest to it.
 
     Of two slices at the same distance the earlier one is returned. The time is in ns of
     the file.
     """
-    started_count = int(np.searchsorted(line.start, time, side="right"))
+    started_count = int(np.searchsorted(depth_row.start, time, side="right"))
     last_started = max(started_count - 1, 0)
-    next_to_start = min(started_count, len(line) - 1)
-    if _distance_ns(line, next_to_start, time) < _distance_ns(line, last_started, time):
-        return next_to_start
-    return last_started
+    next_to_start = min(started_count, len(depth_row) - 1)
+    ns_to_next = _distance_ns(depth_row, next_to_start, time)
+    ns_to_last = _distance_ns(depth_row, last_started, time)
+    return next_to_start if ns_to_next < ns_to_last else last_started
 
 
-def _distance_ns(line: DepthRow, index: int, time: int) -> int:
+def _distance_ns(depth_row: DepthRow, index: int, time: int) -> int:
     """Return how far a time is before the start or behind the end of a slice, in ns.
     The result is 0 while the slice runs."""
-    ns_until_start = int(line.start[index]) - time
-    ns_since_end = time - int(line.end[index]) + 1
+    ns_until_start = int(depth_row.start[index]) - time
+    ns_since_end = time - int(depth_row.end[index]) + 1
     return max(ns_until_start, ns_since_end, 0)
 
 
@@ -409,18 +412,18 @@ class _AtBorders(NamedTuple):
     kind: Kinds  # of that last one; anything where none started
 
 
-def _locate_borders(line: DepthRow, borders: Int64s) -> _AtBorders:
+def _locate_borders(depth_row: DepthRow, borders: Int64s) -> _AtBorders:
     """Find how many slices have started at each border, and how far the last one
     reaches beyond it.
 
     Slices of a depth row do not overlap, so only the last one that started can reach
     beyond.
     """
-    started = line.start.searchsorted(borders)
+    started = depth_row.start.searchsorted(borders)
     last = started - 1
-    over_ns = np.maximum(line.end[last] - borders, 0)
+    over_ns = np.maximum(depth_row.end[last] - borders, 0)
     over_ns[started == 0] = 0  # there, `last` is -1 and finds the last slice of all
-    return _AtBorders(started=started, over_ns=over_ns, kind=line.kind[last])
+    return _AtBorders(started=started, over_ns=over_ns, kind=depth_row.kind[last])
 
 
 def _dominant_kinds(kinds: tuple[KindSlices, ...], at: _AtBorders) -> NDArray[np.int16]:

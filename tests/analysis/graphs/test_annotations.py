@@ -115,8 +115,8 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
     )
     assert figures(trace) == {"a": 2000, "outside": 4000}
     assert trace.notes == (
-        "1 events of 1 of 1 graph replays take their module from annotations in "
-        f"{tmp_path / 'a.json'}; 2 have no annotation and thus no module.",
+        "In 1 of 1 graph replays, 1 event takes its module from annotations in "
+        f"{tmp_path / 'a.json'}; 2 events have no annotation and thus no module.",
     )
 
 
@@ -127,7 +127,7 @@ def test_replay_without_all_annotations_gets_no_modules(tmp_path: Path) -> None:
     )
     found = annotated(trace)
     assert figures(found) == {"a": 1000, "outside": 2000, "step[DECODE bs=2]": 3000}
-    assert "1 events of 1 of 2 graph replays" in found.notes[0]
+    assert "In 1 of 2 graph replays, 1 event takes" in found.notes[0]
 
 
 def test_only_the_module_changes(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
     said = list(describe_given(answer))
     assert answer.one_given == 24  # six layers of four steps, on rank 4
     assert (
-        "24 collectives could not be matched: only one rank of their groups is given."
+        "24 collectives could not be matched, because only one rank of each group is given."
         in said
     )
     assert not any("counts disagree" in line for line in said)
@@ -302,7 +302,7 @@ def test_a_delay_that_clocks_do_not_tell_is_not_charged(late: float) -> None:
     answer = answer_of(apart)
     assert answer.stragglers == ()
     assert answer.untold == 3
-    assert ("is inconclusive" in verdict_of(answer)[-1]) is (late > 0)
+    assert ("is unclear" in verdict_of(answer)[-1]) is (late > 0)
 
 
 DATA = [ProcessGroup("dp", (0, 2), 2), ProcessGroup("dp", (1, 3), 2)]

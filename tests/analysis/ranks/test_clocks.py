@@ -139,7 +139,7 @@ def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
     # nothing that compares two ranks
     assert [row.waited_ns for row in answer.ranks] == [0, 0]
     assert describe_clocks(answer).startswith(
-        "Inconclusive which rank waits for which: one all_reduce ends"
+        "It is unclear which rank waits for which, because one all_reduce ends"
     )
 
 

@@ -103,7 +103,7 @@ def test_cut_collective_is_reported_in_the_headline() -> None:
         "excluded from clocks and lateness."
     ) in list(describe_given(both))
     assert describe_clocks(both) == (
-        "Times are compared without clock alignment: all ranks ran on one machine. "
+        "Times are compared without clock alignment, because all ranks ran on one machine. "
         "Differences of up to 2 us are too small to show which rank arrives last."
     )
 

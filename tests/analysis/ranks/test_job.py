@@ -61,8 +61,9 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
-    assert "Not given: rank 2. It may have arrived later than the given ranks." in list(
-        describe_given(answer)
+    assert (
+        "Rank 2 is not given and may have arrived later than the given ranks."
+        in list(describe_given(answer))
     )
 
 
@@ -82,7 +83,10 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
 def test_job_without_readable_ranks_has_no_rows() -> None:
     answer = answer_of(LeftOut(name, None, f"{name} is empty.") for name in "ab")
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
-    assert next(iter(describe_given(answer))) == "0 ranks, 0 steps, 0 collectives."
+    assert (
+        next(iter(describe_given(answer)))
+        == "The traces contain 0 ranks, 0 steps and 0 collectives."
+    )
 
 
 def test_waits_are_known_no_better_than_the_clocks() -> None:

@@ -73,7 +73,7 @@ def test_a_class_of_its_account_explains_it() -> None:
     assert (found.rank, found.last_count, found.cause) == (2, 1, "inside")
     assert (found.reason.late_ns, found.reason.inside_ns) == (100 * US, 100 * US)
     assert [(e.name, e.ns) for e in found.reason.excess] == [("compute", 100 * US)]
-    assert "kernels ran 100 us longer" in text
+    assert "kernels ran for 100 us longer" in text
 
 
 def test_late_rank_with_the_same_kernels_slower_says_so() -> None:
@@ -241,7 +241,7 @@ def test_a_delay_that_reaches_the_next_group() -> None:
     found, text = only(ranks)
     assert (found.rank, found.caused_ns, found.waiters) == (3, 200 * US, 2)
     assert text.startswith(
-        "Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us"
+        "Rank 3 arrives last in 1 of 1 collective; 2 other ranks wait 200 us"
     )
 
 
@@ -350,7 +350,7 @@ def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
         for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
     assert of_rank[2].startswith(
-        "Rank 2 arrives late, but never last; 3 others wait 25 us for it."
+        "Rank 2 arrives late, but never last; 3 other ranks wait 25 us for it."
     )
     assert of_rank[4].startswith("Rank 4 arrives last in 1 of 1 collective;")
 

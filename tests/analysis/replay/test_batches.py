@@ -160,7 +160,7 @@ def test_steps_that_only_begin_earlier_say_so(asked: Ask) -> None:
     assert found.after_ns is not None
     assert found.after_ns > found.before_ns
     assert "same_work_later" in found.notes
-    assert "The work itself takes no longer:" in format_whatif(found, 1000)
+    assert "The work itself does not take longer:" in format_whatif(found, 1000)
 
 
 @pytest.mark.parametrize("kind", sorted(LOADING))

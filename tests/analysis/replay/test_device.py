@@ -119,4 +119,6 @@ def test_the_share_that_is_scaled_is_told(moved: Callable[..., WhatIf]) -> None:
 def test_equal_ends_are_said_to_be_that(moved: Callable[..., WhatIf]) -> None:
     found = moved("A100-SXM4-80GB")
     assert found.between_ns == (1_005_000, 1_005_000)
-    assert "would take 1.005 ms at both ends of the range" in format_whatif(found, 200)
+    assert "would be an estimated 1.005 ms at both ends of the range" in format_whatif(
+        found, 200
+    )

@@ -155,8 +155,8 @@ def recorded_wait() -> list[Event]:
 @pytest.mark.parametrize(
     ("more", "note", "text"),
     [
-        (recorded_wait, "at_most", "at most 47 us (32 %) of"),
-        (list, None, "47 us (32 %) of"),
+        (recorded_wait, "at_most", "at most 47 us (32 % of the span)"),
+        (list, None, "47 us (32 % of the span)"),
     ],
 )
 def test_a_wait_is_a_bound_unless_it_is_inferred(
@@ -254,8 +254,8 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
-        ((100, 100, 100), "10 us (10 %) per step."),
-        ((100, 150), "(6.7 %) of the 150 us step (launched)"),
+        ((100, 100, 100), "10 us per step (10 %)."),
+        ((100, 150), "(6.7 % of the launched step, 150 us)"),
     ],
 )
 def test_a_step_that_the_headline_does_not_tell_is_named(
@@ -275,7 +275,7 @@ def test_gain_in_some_steps_alone_is_reported_as_such(trace_of: TraceOf) -> None
     assert (one.worth_note, one.worth_ns, one.worth_share) == ("some_steps", None, None)
     assert one.worth_steps == SomeSteps(steps=1, of=3, saved_ns=10_000)
     assert describe_worth(found, one) == (
-        "Upper bound: 1 us in all steps. Estimated gain: 10 us in 1 of 3 steps, none "
+        "Upper bound: 1 us over all steps. Estimated gain: 10 us in 1 of 3 steps, none "
         "in most others."
     )
 
@@ -312,7 +312,7 @@ def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
         steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
     )
     assert describe_worth(found, one) == (
-        "Upper bound: 1 us in all steps. Estimated gain: 30 us in 1 of 4 steps, none "
+        "Upper bound: 1 us over all steps. Estimated gain: 30 us in 1 of 4 steps, none "
         "in most others; 1 step gets 7 us longer, so the net gain is 23 us."
     )
 
@@ -364,7 +364,7 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
     assert found.worth_before_ns == 250_000
     assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
     assert describe_worth(found, one) == (
-        "Upper bound: 1 us. Estimated gain: 50 us (20 %) of the span. The gain "
+        "Upper bound: 1 us. Estimated gain: 50 us (20 % of the span). The gain "
         "exceeds the upper bound because later work would also start earlier."
     )
 
@@ -438,7 +438,7 @@ def test_an_unknown_limit_is_noted_for_the_finding_it_concerns_alone(
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(format_why(found, 80).split())
     doubt = text.index(
-        "Unexplained delays: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
+        "Unexplained delays: 6.7 % of the time on GPU 0, 7.1 % of the time after a "
     )
     assert doubt < text.index("1. It is slow. Upper bound: 1 us. Estimated gain: 10 us")
     assert "Unexplained" in why_markdown(found)
@@ -586,7 +586,7 @@ def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
     )
     first, second = (describe_worth(found, one) for one in found.findings)
     assert first.startswith("Upper bound")
-    assert second.startswith("Part of finding 1. Upper bound")
+    assert second.startswith("This is part of finding 1. Upper bound")
 
 
 def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> None:
@@ -594,10 +594,12 @@ def test_upper_bound_is_reported_where_a_gain_is_unknown(trace_of: TraceOf) -> N
     found = said(trace, (finding(), None))
     (one,) = found.findings
     assert describe_worth(found, one).startswith(
-        "Upper bound: 1 us. No gain is estimated: the fix"
+        "Upper bound: 1 us. No gain is estimated, because the fix"
     )
     told = replace(one, text="1 us is lost")
-    assert describe_worth(found, told).startswith("No gain is estimated: the fix")
+    assert describe_worth(found, told).startswith(
+        "No gain is estimated, because the fix"
+    )
 
 
 def test_a_part_has_none(trace_of: TraceOf) -> None:

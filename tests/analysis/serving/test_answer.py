@@ -281,7 +281,7 @@ def test_a_trace_of_one_pass_has_no_time_between_passes(tmp_path: Path) -> None:
     assert found.between is None
     assert found.missing == (
         (
-            "the time between model passes is unknown, because the trace has only "
+            "The time between model passes is unknown, because the trace has only "
             "one pass."
         ),
     )
@@ -310,7 +310,7 @@ def test_trace_of_no_server_has_no_steps_and_says_why(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
     assert found.missing[0].startswith(
-        "the trace has no server steps. No annotation is named"
+        "The trace has no server steps. No annotation is named"
     )
 
 

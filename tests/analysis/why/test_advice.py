@@ -146,7 +146,11 @@ def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
 @pytest.mark.parametrize(
     ("name", "keys", "expected"),
     [
-        ("aten::add", {}, "torch.compile fuses. Needs torch 2.0 for torch.compile."),
+        (
+            "aten::add",
+            {},
+            "torch.compile fuses. This advice needs torch 2.0 or later for torch.compile.",
+        ),
         ("aten::add", {"baseTimeNanoseconds": 1_700_000_000}, "torch.compile fuses."),
         ("Torch-Compiled Region: 0/0", {}, "torch.compile fuses."),
     ],
@@ -168,7 +172,10 @@ def test_selective_checkpoints_are_advised_with_the_version_they_need(
     """Those of torch 2.4 have another interface, for the compiler only."""
     name = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
     trace = trace_of([event()], baseTimeNanoseconds=1)
-    assert add_versions(name, trace) == f"{name} Needs torch 2.5 for {name}."
+    assert (
+        add_versions(name, trace)
+        == f"{name} This advice needs torch 2.5 or later for {name}."
+    )
 
 
 def test_settings_of_one_version_are_named_together(
@@ -176,7 +183,8 @@ def test_settings_of_one_version_are_named_together(
 ) -> None:
     text = add_versions("torch.compile, fused=True, TORCH_LOGS.", trace_of([event()]))
     assert text.endswith(
-        " Needs torch 2.0 for torch.compile and fused=True, torch 2.1 for TORCH_LOGS."
+        " This advice needs torch 2.0 or later for torch.compile and fused=True, and "
+        "torch 2.1 or later for TORCH_LOGS."
     )
 
 

@@ -192,17 +192,17 @@ def test_a_reason_that_only_the_span_has_is_told(
 @pytest.mark.parametrize(
     ("steps", "at_work", "said"),
     [
-        ((90, 50), (0, 1), "50 us per step (wall; the shorter of 2)."),
+        ((90, 50), (0, 1), "A step takes 50 us (wall; shorter of 2)."),
         (
             (90, 50),
             (0,),
-            ("90 us per step (wall; the only one of 2 in which a GPU ran)."),
+            ("A step takes 90 us (wall; the only one of 2 in which a GPU ran)."),
         ),
-        ((90, 50, 70), (0, 1, 2), "70 us per step (wall; the median of 3)."),
+        ((90, 50, 70), (0, 1, 2), "A step takes 70 us (wall; median of 3)."),
         (
             (90, 50, 70, 80),
             (0, 2, 3),
-            ("80 us per step (wall; the median of the 3 of 4 in which a GPU ran)."),
+            ("A step takes 80 us (wall; median of the 3 of 4 in which a GPU ran)."),
         ),
     ],
 )

@@ -161,8 +161,7 @@ def test_a_rule_that_cannot_tell() -> None:
     assert (only(found).status, only(found).b_ns) == ("unknown", None)
     assert describe_doubts(found.findings, True) == [
         (
-            "Inconclusive in B, which lacks launch calls (ProfilerActivity.CUDA): "
-            "host-bound."
+            "B lacks launch calls (add ProfilerActivity.CUDA), so this rule is inconclusive: host-bound."
         )
     ]
 

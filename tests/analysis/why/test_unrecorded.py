@@ -46,7 +46,7 @@ def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
 def test_a_run_without_gpu_events_beside_a_gpu_does(
     trace_of: Make, event: Make
 ) -> None:
-    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(
+    assert "GPU events (add ProfilerActivity.CUDA)" in describe_not_recorded(
         why(trace_of([event("aten::mul")], **GPU))
     )
 
@@ -64,7 +64,7 @@ def test_where_launches_were_recorded_no_activity_is_missing(
 
 def test_a_run_on_xpu_is_told_its_own_activity(trace_of: Make, event: Make) -> None:
     call = event("urQueueFinish", cat="xpu_runtime")
-    assert "GPU events (ProfilerActivity.XPU)" in describe_not_recorded(
+    assert "GPU events (add ProfilerActivity.XPU)" in describe_not_recorded(
         why(trace_of([call]))
     )
 
@@ -84,7 +84,7 @@ def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
     assert answer(found).startswith(
         "No GPU events were recorded, only 1 CUPTI counter range"
     )
-    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(found)
+    assert "GPU events (add ProfilerActivity.CUDA)" in describe_not_recorded(found)
 
 
 def test_a_device_that_the_table_of_peaks_lacks(
@@ -126,7 +126,7 @@ def test_where_there_are_gpu_events_no_activity_is_asked_for(
         assert "ProfilerActivity" not in describe_not_recorded(found)
         assert "nsys profile -t cuda" not in describe_not_recorded(found)
     without = why(trace_of([event("aten::mul")], **GPU))
-    assert "GPU events (ProfilerActivity.CUDA)" in describe_not_recorded(without)
+    assert "GPU events (add ProfilerActivity.CUDA)" in describe_not_recorded(without)
 
 
 def of_nsys(event: Make, launched: Make) -> dict[str, list[Any]]:

@@ -626,7 +626,7 @@ def test_of_one_process_its_warnings_and_those_of_none_are_told(path: Path) -> N
     assert len(trace.report.remarks) == 4
     own = open_trace(f"{path}#7", cached=False)
     assert [one.rpartition(": ")[2] for one in own.report.remarks] == [
-        "mine",
-        "of the daemon",
-        "of nobody",
+        "mine.",
+        "of the daemon.",
+        "of nobody.",
     ]

@@ -121,7 +121,8 @@ def test_an_endless_body_has_a_bound(
 ) -> None:
     monkeypatch.setattr(remote, "MAX_UNKNOWN_BYTES", 1 << 20)
     with pytest.raises(
-        CannotReadError, match=r"did not end within .* GiB, and its server does not say"
+        CannotReadError,
+        match=r"did not end within .* GiB, and its server does not report its size",
     ):
         open_trace(f"http://{server('endless')}/trace.json")
 

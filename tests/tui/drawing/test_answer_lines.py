@@ -57,7 +57,7 @@ def test_a_click_on_a_row_leads_to_its_page(
 def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained)
     assert clicked(state, "770.0   0.890").view.gap is not None
-    assert clicked(state, "990 us per step").page == "why"
+    assert clicked(state, "A step takes 990 us").page == "why"
 
 
 def clicked(state: State, text: str) -> State:

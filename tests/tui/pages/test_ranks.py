@@ -67,7 +67,7 @@ def test_the_key_asks_for_the_ranks_once(paths: tuple[str, ...]) -> None:
 
 def test_ranks_page_names_the_straggler_and_its_reason(state: State) -> None:
     text = drawn(state)
-    assert "4 of 4 ranks, 3 steps, 3 collectives." in text
+    assert "The traces contain 4 of 4 ranks, 3 steps and 3 collectives." in text
     assert "Rank 2 arrives last in 3 of 3 collectives" in text
     first = next(line for line in text.splitlines() if line.startswith(">"))
     assert first.split()[1:3] == ["2", "3/3"]

@@ -187,10 +187,10 @@ def _compute_pairing_costs(
 
     for index in range(len(block.marks_in_shorter)):
         own_keys = shorter_blocks.keys[index]
-        own_times = shorter_blocks.features[index]
+        own_times = shorter_blocks.times[index]
         candidates = slice(index, index + block.surplus_blocks + 1)
         candidate_keys = longer_blocks.keys[candidates]
-        candidate_times = longer_blocks.features[candidates]
+        candidate_times = longer_blocks.times[candidates]
 
         # Each array has the shape [candidates, kernels].
         differences = np.abs(candidate_times - own_times).sum(axis=2)
@@ -224,7 +224,7 @@ class _BlockKernels(msgspec.Struct, frozen=True, eq=False):
     """
 
     keys: Int64s  # shape [blocks, kernels]
-    features: Int64s  # shape [blocks, kernels, features]
+    times: Int64s  # shape [blocks, kernels, times]; see `LaneWork.features`
 
 
 def _collect_block_kernels(
@@ -246,10 +246,10 @@ def _collect_block_kernels(
     positions[is_outside] = 0  # any position: what is looked up there is replaced
 
     keys = lane.keys[positions]
-    features = lane.features[positions]
+    times = lane.features[positions]
     keys[is_outside] = NO_WORK
-    features[is_outside] = 0
-    return _BlockKernels(keys=keys, features=features)
+    times[is_outside] = 0
+    return _BlockKernels(keys=keys, times=times)
 
 
 def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
@@ -285,8 +285,6 @@ def _find_best_fitting_shift(
     Returns:
         The number of kernels; negative for a shift backward.
     """
-    begin, end, counterpart = marked
-
     # A shift forward takes the first kernel out of the range and the one behind it in;
     # a shift backward takes the last kernel out and the one before the range in.
     forward = np.arange(max_shift)
@@ -294,16 +292,16 @@ def _find_best_fitting_shift(
     misfit_forward = _measure_misfit_of_shifts(
         longer,
         shorter,
-        leaving=begin + forward,
-        entering=end + forward,
-        partners=counterpart + forward,
+        leaving=marked.begin + forward,
+        entering=marked.end + forward,
+        partners=marked.counterpart + forward,
     )
     misfit_backward = _measure_misfit_of_shifts(
         longer,
         shorter,
-        leaving=end + backward,
-        entering=begin + backward,
-        partners=counterpart + backward,
+        leaving=marked.end + backward,
+        entering=marked.begin + backward,
+        partners=marked.counterpart + backward,
     )
     return _find_best_shift(misfit_backward, misfit_forward)
 

@@ -230,9 +230,7 @@ def _relabel_as_in_a(
 ) -> dict[str, T]:
     """Replace the labels of B by those that A has for the same op or call.
 
-    Args:
-        value_by_label: Values by labels of B.
-        renamed: {label in B: label in A}; other labels stay.
+    `renamed` is {label in B: label in A}; other labels stay.
     """
     return {renamed.get(label, label): value for label, value in value_by_label.items()}
 
@@ -380,14 +378,9 @@ def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | Non
 def _make_row(
     label: str, before: RowShare, after: RowShare, why: str, *, counts: bool
 ) -> Row:
-    """Make the row of dispatch that B has less of (REMOVED), or more of (ADDED).
+    """Make the row of dispatch that B has less often (REMOVED), or more often (ADDED).
 
-    Args:
-        label: The label of the dispatch.
-        before: What A has of it.
-        after: What B has of it.
-        why: The evidence, for the reader.
-        counts: Whether the row is part of the sum that explains the change.
+    `counts` says whether the row is part of the sum that explains the change.
     """
     kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
     return row_of(

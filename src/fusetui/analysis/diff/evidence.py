@@ -417,10 +417,12 @@ def _find_kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     usual_a = _collect_kernels_of_step(a, a.representative_step)
     usual_b = _collect_kernels_of_step(b, b.representative_step)
     kernels = [_find_kernels_under_other_ops(usual_a, usual_b)]
-    for side, usual in ((a, usual_a), (b, usual_b)):
-        for step in _find_unusual_steps(side):
-            unusual = _collect_kernels_of_step(side, step)
-            kernels.append(_find_kernels_under_other_ops(usual, unusual))
+    for step in _find_unusual_steps(a):
+        unusual = _collect_kernels_of_step(a, step)
+        kernels.append(_find_kernels_under_other_ops(usual_a, unusual))
+    for step in _find_unusual_steps(b):
+        unusual = _collect_kernels_of_step(b, step)
+        kernels.append(_find_kernels_under_other_ops(usual_b, unusual))
     return distinct(np.concatenate(kernels))
 
 

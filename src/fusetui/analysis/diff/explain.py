@@ -184,14 +184,14 @@ def _is_fusion_of_ops(a: WorkItems, group: WorkGroup) -> bool:
 def _make_row_of_group(
     a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, context: _Context
 ) -> Row:
-    """Make the row of a group.
+    """Make the row of a group: of kernels of A and kernels of B that do the same work.
 
     Args:
         a: The items (kernels and copies) of the representative step of A.
         b: The items of the representative step of B.
-        group: A group of work.
-        kind: What happened to the work. A pair that was matched elsewhere is MOVED
-            instead.
+        group: Which items of A and of B do the work.
+        kind: What happened to the work. If it only moved to another place, the row is
+            MOVED instead.
         context: Where the program does the work.
     """
     if _is_pair(group):

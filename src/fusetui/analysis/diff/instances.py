@@ -126,8 +126,8 @@ def _group_parts(
 ) -> None:
     """Group a pair of launches with further launches, if their times add up.
 
-    The times of all launches in that trace have to add up to the time of the single
-    launch in the other one.
+    The launches of one trace have to take as long together as the single launch of the
+    other trace: launches of 60 and 50 us stand for one of 100 us.
 
     Args:
         alignment: Two lanes (streams), one of A and one of B, and what is paired so

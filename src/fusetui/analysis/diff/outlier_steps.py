@@ -121,12 +121,8 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
 
 def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
     """Make the row of a kernel that one trace divides, from the rows of its parts."""
-    before = _add_shares(
-        _extract_share(first_part, "a"), _extract_share(other_parts, "a")
-    )
-    after = _add_shares(
-        _extract_share(first_part, "b"), _extract_share(other_parts, "b")
-    )
+    before = _add_shares(_share_of_a(first_part), _share_of_a(other_parts))
+    after = _add_shares(_share_of_b(first_part), _share_of_b(other_parts))
     return row_of(
         kind=RowKind.SPLIT if after.count > before.count else RowKind.FUSED,
         op=first_part.op,
@@ -153,13 +149,13 @@ def _are_parts_of_one_kernel(
     """
     if others.b and not others.a:
         trace = b.trace
-        first_part = _extract_share(kernel, "b")
-        other_parts = _extract_share(others, "b")
+        first_part = _share_of_b(kernel)
+        other_parts = _share_of_b(others)
         whole_ns = kernel.a_ns
     elif others.a and not others.b:
         trace = a.trace
-        first_part = _extract_share(kernel, "a")
-        other_parts = _extract_share(others, "a")
+        first_part = _share_of_a(kernel)
+        other_parts = _share_of_a(others)
         whole_ns = kernel.b_ns
     else:
         return False
@@ -174,19 +170,19 @@ def _are_parts_of_one_kernel(
     return adds_up_to(parts_ns, whole_ns)
 
 
-def _extract_share(row: Row, side: str) -> RowShare:
-    """Return the names, times, count and rows that a row has of one trace.
+def _share_of_a(row: Row) -> RowShare:
+    """Return what A has of a row, without the time hidden behind compute."""
+    return RowShare(
+        names=row.a,
+        ns=row.a_ns,
+        count=row.a_count,
+        median_ns=row.a_median_ns,
+        rows=row.a_rows,
+    )
 
-    The time hidden behind compute is left out. `side` is `a` or `b`.
-    """
-    if side == "a":
-        return RowShare(
-            names=row.a,
-            ns=row.a_ns,
-            count=row.a_count,
-            median_ns=row.a_median_ns,
-            rows=row.a_rows,
-        )
+
+def _share_of_b(row: Row) -> RowShare:
+    """Return what B has of a row, without the time hidden behind compute."""
     return RowShare(
         names=row.b,
         ns=row.b_ns,

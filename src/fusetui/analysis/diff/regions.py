@@ -255,9 +255,7 @@ def _group_main_work(
 def _make_one_group(items: UnpairedItems, why: str) -> list[WorkGroup]:
     """Make one group of all items; no group if A or B has no items.
 
-    Args:
-        items: Kernels and copies of A and of B.
-        why: The evidence, for the reader.
+    `why` is the evidence, for the reader.
     """
     if not items.are_on_both_sides:
         return []

@@ -117,12 +117,11 @@ def _pair_labels_at_same_places(
 def _are_same_places(places_a: Counter[Place], places_b: Counter[Place]) -> bool:
     """Return whether two ops run equally often, mostly at the same places.
 
-    Args:
-        places_a: {place: how often the op of A runs there}.
-        places_b: The same of the op of B.
+    The counters say how often each op runs at each place.
     """
     if places_a.total() != places_b.total():
         return False
+    # Of counters, & takes the smaller counts, and | the larger ones.
     common = (places_a & places_b).total()
     either = (places_a | places_b).total()
     return common >= MIN_SHARE_AT_SAME_PLACES * either

@@ -406,16 +406,25 @@ def _find_alignment_ends(
     pairs_so_far = 0
     for j in range(len_b):
         # Bit j of the last row is 0 where b[j] adds one pair to those with all of a.
-        pairs_so_far += 1 - (table_rows[-1] >> j & 1)
+        if _adds_length(table_rows[-1], j):
+            pairs_so_far += 1
         size_b = j + 1
-        skipped = len_a + size_b - 2 * pairs_so_far
-        yield _AlignmentEnd(skipped, reach=size_b, size_a=len_a, size_b=size_b)
+        yield _AlignmentEnd(
+            skipped=len_a + size_b - 2 * pairs_so_far,
+            reach=size_b,
+            size_a=len_a,
+            size_b=size_b,
+        )
 
     for size_a, row in enumerate(table_rows, 1):
         # Each bit of 0 is a pair.
         pairs_of_row = len_b - row.bit_count()
-        skipped = size_a + len_b - 2 * pairs_of_row
-        yield _AlignmentEnd(skipped, reach=size_a, size_a=size_a, size_b=len_b)
+        yield _AlignmentEnd(
+            skipped=size_a + len_b - 2 * pairs_of_row,
+            reach=size_a,
+            size_a=size_a,
+            size_b=len_b,
+        )
 
 
 def _locate_unique_numbers(numbers: Int64s) -> dict[Hashable, int]:

@@ -287,8 +287,8 @@ def drift(durations: Int64s) -> float:
     earlier, later = np.triu_indices(steps, 1)
     rises_ns = durations[later] - durations[earlier]
 
-    # Kendall's test: how many more pairs rise than fall, or the reverse, with 1 taken
-    # away because whole numbers are compared with a normal distribution.
+    # Kendall's test: how many more pairs rise than fall, or the reverse. The 1 is the
+    # correction for a count that is compared with a continuous distribution.
     surplus_of_one_sign = abs(int(np.sign(rises_ns).sum()))
     standard_deviation = math.sqrt(steps * (steps - 1) * (2 * steps + 5) / 18)
     has_trend = (surplus_of_one_sign - 1) / standard_deviation >= NORMAL_POINT

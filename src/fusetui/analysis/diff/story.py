@@ -461,7 +461,9 @@ def _describe_change_of_math(row: Row) -> str:
 
 def _find_sort_of_row(row: Row) -> str:
     """Return the sort of work of a row; dispatch on the CPU is a sort of its own."""
-    return CPU_WORK if row.on_cpu else row.work or "other"
+    if row.on_cpu:
+        return CPU_WORK
+    return row.work or "other"
 
 
 def _sum_changes(rows: Iterable[Row]) -> int:

@@ -153,13 +153,9 @@ def find_steps(trace: Trace, label: str, step_by: str | None = None) -> TraceSte
 
 
 def _describe_steps(label: str, what: str) -> str:
-    """Write the note that says what counts as a step.
+    """Write the note that says what counts as a step if the file names no steps.
 
-    It is for traces whose file names no steps.
-
-    Args:
-        label: The name of the trace.
-        what: What counts as a step, as the subject of a sentence.
+    `what` is the subject of the sentence.
     """
     return f"{label}: no ProfilerStep annotations; {what} counts as a step"
 

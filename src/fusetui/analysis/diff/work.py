@@ -54,10 +54,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     def only(self, steps: Sequence[int]) -> Work:
         """Return the work of some of the steps; a note says that others are excluded.
 
-        If all steps are kept, it is the same object, without a note.
-
-        Args:
-            steps: The indices of the steps to keep, ascending.
+        If all steps are kept, it is the same object, without a note. `steps` are the
+        indices of the steps to keep, ascending.
         """
         if len(steps) == len(self.steps):
             return self

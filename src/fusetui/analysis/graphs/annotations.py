@@ -274,7 +274,7 @@ def _find_paths_of_nodes(
 
     # Nodes with equal args have one number, and so one path.
     path_index_of_number = np.array([index_of_path[name.path] for name in named])
-    has_args = node_arguments.number >= 0
+    has_args = node_arguments.number >= 0  # else -1
     numbers = node_arguments.number[has_args]
     path_index_of_row[nodes[has_args]] = path_index_of_number[numbers]
 

@@ -377,6 +377,8 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
 def _sort_nodes_by_id(rows_of_replays: list[Rows], ids: Int64s) -> list[Rows]:
     """Sort the nodes of each replay by their ids.
 
+    E.g. the rows (5, 6) and (7, 8) with the ids 2, 1, 3 and 4 become (6, 5) and (7, 8).
+
     Args:
         rows_of_replays: The nodes of each replay.
         ids: The ids of the nodes of all replays, one replay after the other.
@@ -439,7 +441,7 @@ def _read_node_ids(trace: Trace, first_node: int) -> Int64s | None:
         return None
 
     _, args = node_args(trace)
-    has_args = args.number >= 0
+    has_args = args.number >= 0  # else -1
     if not has_args.all():
         return None
 

@@ -456,7 +456,7 @@ def _make_appended_columns(
     events_before = sum(stretch.events for stretch in trace.elements.stretches)
     no_id = np.zeros(count, dtype=np.int64)
 
-    # The end of a row's children: `len(trace)` more than how many rows before are taken.
+    # The end of a row's children: the rows of the trace, then the taken ones before it.
     end_row = capture_trace.end_row[taken]
     taken_before_end = np.searchsorted(taken, end_row)
     return {

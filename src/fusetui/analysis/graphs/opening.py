@@ -458,7 +458,7 @@ def _select_nearest_in_time(files: Sequence[File], state: FileState) -> list[Fil
 
 
 def _make_file_state(state: os.stat_result) -> FileState:
-    """Return the size and the times of a file, as os.stat reports them, as a FileState."""
+    """Take the state of a file from what os.stat reports about it."""
     return FileState(
         bytes=state.st_size, modified_ns=state.st_mtime_ns, inode=state.st_ino
     )

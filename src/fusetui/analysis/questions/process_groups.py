@@ -33,7 +33,7 @@ class ProcessGroup(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_GROUP: Final = ProcessGroup(
-    name="", ranks=(), size=0, description="one of several"
+    name="", ranks=(), size=0, description="unrecorded group"
 )
 """Of a collective that names no group, in a file that lists several."""
 

@@ -27,6 +27,7 @@ from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipelin
 from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
     UNKNOWN,
+    Waits,
     measure_waits,
     sum_by_rank,
     summarize_kinds,
@@ -63,8 +64,8 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
         per step.
 
         If there are more steps than characters, several steps share one, which shows
-        their longest wait. E.g. waits of 0, 5, 10 and 2 ms in four steps become 0.5 and 1
-        in two characters, if no rank waits longer than 10 ms.
+        their longest wait. E.g. waits of 0, 5, 10 and 2 ms in four steps become 0.5 and
+        1 in two characters, if no rank waits longer than 10 ms.
 
         Args:
             rank: The number of the rank.
@@ -226,10 +227,13 @@ def _make_rank_rows(
     Stragglers come first, in their order, then the ranks that cause most waiting, then
     the others by their numbers.
     """
-    figures_of_ranks = [
-        _measure_usual_times(summary) for summary in facts.matched.ranks
-    ]
-    outliers_of_ranks = _find_outlying_figures(facts, figures_of_ranks)
+    summaries = facts.matched.ranks
+    figures_of_ranks = [_measure_usual_times(summary) for summary in summaries]
+    outliers_of_ranks = _find_outlying_figures(
+        figures_of_ranks,
+        caused_ns=facts.caused.mean_ns,
+        step_counts=[len(summary.steps) for summary in summaries],
+    )
     rows = []
     for index, (figures, stands_out_in) in enumerate(
         zip(figures_of_ranks, outliers_of_ranks, strict=True)
@@ -254,7 +258,7 @@ def _make_rank_row(
     """Make the row of one rank for the table of all ranks.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         index: The index of the rank.
         figures: Its usual times.
         stands_out_in: The names of the figures, such as `compute_ns`, in which it
@@ -287,7 +291,9 @@ def _make_rank_row(
         uncertainty_ns=clock.uncertainty_ns,
         drift_ns_per_s=clock.drift_ns_per_s,
         outliers=stands_out_in,
-        worst_wait=_describe_wait(facts, int(sums.worst_row[index])),
+        worst_wait=_describe_wait(
+            facts.matched, facts.waits, int(sums.worst_row[index])
+        ),
         damage=summary.damage,
         inferred=summary.inferred,
     )
@@ -328,7 +334,7 @@ def _measure_usual_times(summary: model.RankSummary) -> _Figures:
 
 
 def _find_outlying_figures(
-    facts: JobFacts, figures: Sequence[_Figures]
+    figures: Sequence[_Figures], *, caused_ns: Int64s, step_counts: Sequence[int]
 ) -> list[tuple[str, ...]]:
     """Return for each rank the names of the figures in which it stands out among all
     ranks.
@@ -337,8 +343,9 @@ def _find_outlying_figures(
     figures are those of FIGURES.
 
     Args:
-        facts: The facts of the job.
         figures: The usual times of each rank; may be empty.
+        caused_ns: How long others wait for each rank, in its whole trace.
+        step_counts: How many steps each rank recorded.
     """
     if not figures:
         return []
@@ -350,9 +357,7 @@ def _find_outlying_figures(
         columns[name] = np.array(values, dtype=np.float64)
 
     # Waiting is caused in the whole trace, and the other figures are those of a step.
-    caused_ns = facts.caused.mean_ns
-    step_counts = [max(len(summary.steps), 1) for summary in facts.matched.ranks]
-    columns["caused_ns"] = caused_ns / step_counts
+    columns["caused_ns"] = caused_ns / np.maximum(step_counts, 1)
 
     median_step_ns = float(np.median(columns["step_ns"]))
     stands_out = {name: outliers(columns[name], median_step_ns) for name in FIGURES}
@@ -366,14 +371,14 @@ def _find_outlying_figures(
     return names_of_ranks
 
 
-def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
+def _describe_wait(matched: Matched, waits: Waits, row: int) -> model.WorstWait | None:
     """Describe the wait of one rank in one collective: its name, start, length and
     cause.
 
     Args:
-        facts: The facts of the job.
-        row: The row of the rank in `facts.matched`, a table with one row for each
-            rank of each collective. NO_ROW for a rank that never waits.
+        matched: The collectives of the job; a row is one rank's part in one.
+        waits: The waits in these collectives.
+        row: The row of the rank in the collective; NO_ROW for a rank that never waits.
 
     Returns:
         The wait; None for NO_ROW. `for_rank` is the rank that started last, None if
@@ -381,14 +386,12 @@ def _describe_wait(facts: JobFacts, row: int) -> model.WorstWait | None:
     """
     if row == NO_ROW:
         return None
-    matched = facts.matched
     collective = int(matched.collective_of_row[row])
-    waiting_rank = matched.rank_at(row)
-    last_rank = int(facts.waits.last_rank[collective])
+    last_rank = int(waits.last_rank[collective])
     return model.WorstWait(
         name=matched.names[collective],
-        start_ns=int(matched.start[row]) - waiting_rank.begin_ns,
-        wait_ns=int(facts.waits.wait_ns[row]),
+        start_ns=int(matched.start[row]) - matched.rank_at(row).begin_ns,
+        wait_ns=int(waits.wait_ns[row]),
         for_rank=matched.ranks[last_rank].rank if last_rank != UNKNOWN else None,
     )
 

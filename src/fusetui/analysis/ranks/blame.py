@@ -91,7 +91,7 @@ def charge_waits(
         stages: The stage of each rank of a pipeline, empty for other jobs. Ranks of
             different stages do different work, so they are not compared.
     """
-    stage_of_rank = _number_stages(stages, ranks=len(matched.ranks))
+    stage_of_rank = _number_stages(stages, rank_count=len(matched.ranks))
     late_ranks = _find_late_ranks(matched, waits, clocks, stage_of_rank)
 
     # A collective that was queued behind another one started late because that one
@@ -167,7 +167,7 @@ def _make_empty_charges() -> ChargedWaits:
     )
 
 
-def _number_stages(stages: Sequence[int | None], ranks: int) -> Rows:
+def _number_stages(stages: Sequence[int | None], rank_count: int) -> Rows:
     """Give each rank a number that it shares with the ranks of its pipeline stage.
 
     E.g. the stages (0, 1, None, None) become 0, 1, -3 and -4: a rank whose stage is
@@ -176,10 +176,10 @@ def _number_stages(stages: Sequence[int | None], ranks: int) -> Rows:
     Args:
         stages: The stage of each rank, None where it is unknown. Empty for a job that
             is no pipeline; all of its ranks get the number 0.
-        ranks: How many ranks there are.
+        rank_count: How many ranks there are.
     """
     if not stages:
-        return np.zeros(ranks, dtype=np.intp)
+        return np.zeros(rank_count, dtype=np.intp)
     numbers = []
     for rank, stage in enumerate(stages):
         number_of_its_own = -1 - rank
@@ -493,7 +493,7 @@ def _charge_culprits(
     culprit = shares.culprit[pairs.share].copy()
     is_itself = culprit == matched.rank[row]
     culprit[is_itself] = encode_reason(
-        UnchargedReason.WAITING_RANK_ITSELF, ranks=rank_count
+        UnchargedReason.WAITING_RANK_ITSELF, rank_count=rank_count
     )
     is_charged = culprit < rank_count
     reason = culprit[~is_charged] - rank_count

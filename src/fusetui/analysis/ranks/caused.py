@@ -80,29 +80,31 @@ def measure_caused_waits(
     )
 
 
-def _measure_waits_of_steps(charged: ChargedWaits, ranks: int, steps: int) -> Floats:
+def _measure_waits_of_steps(
+    charged: ChargedWaits, rank_count: int, step_count: int
+) -> Floats:
     """Measure how long ranks wait in each step, whichever rank is to blame.
 
     It is the mean over all ranks but one, because somebody has to be last.
 
     Args:
         charged: The waits. Those whose culprit was late in no step are left out.
-        ranks: How many ranks there are.
-        steps: How many steps there are.
+        rank_count: How many ranks there are.
+        step_count: How many steps there are.
 
     Returns:
         ns per step.
     """
     has_step = charged.step != NO_STEP
     total_ns = np.bincount(
-        charged.step[has_step], weights=charged.ns[has_step], minlength=steps
+        charged.step[has_step], weights=charged.ns[has_step], minlength=step_count
     )
-    waiting_ranks = max(ranks - 1, 1)
+    waiting_ranks = max(rank_count - 1, 1)
     return np.asarray(total_ns / waiting_ranks, dtype=np.float64)
 
 
 def _sum_waits_by_step(
-    charged: ChargedWaits, is_counted: Flags, ranks: int, steps: int
+    charged: ChargedWaits, is_counted: Flags, rank_count: int, step_count: int
 ) -> Floats:
     """Add up the waits that each rank causes by being late in each step.
 
@@ -110,8 +112,8 @@ def _sum_waits_by_step(
         charged: The waits, each charged to the rank that is to blame for it. Those
             whose culprit was late in no step are left out.
         is_counted: Which of these waits count; one flag for each.
-        ranks: How many ranks there are.
-        steps: How many steps there are.
+        rank_count: How many ranks there are.
+        step_count: How many steps there are.
 
     Returns:
         ns of shape [ranks, steps].
@@ -119,7 +121,7 @@ def _sum_waits_by_step(
     counted = is_counted & (charged.step != NO_STEP)
     culprit = charged.culprit[counted]
     step = charged.step[counted]
-    total_ns = np.zeros((ranks, steps))
+    total_ns = np.zeros((rank_count, step_count))
     np.add.at(total_ns, (culprit, step), charged.ns[counted])
     return total_ns
 

@@ -82,7 +82,7 @@ class UnchargedReason(IntEnum):
     WAITING_RANK_ITSELF = 5  # it goes back to the very rank that waits
 
 
-def encode_reason(reason: UnchargedReason, *, ranks: int) -> int:
+def encode_reason(reason: UnchargedReason, *, rank_count: int) -> int:
     """Encode the reason why no rank is to blame as a number for an array of culprits.
 
     Such an array has the index of a rank where that rank is to blame. The codes of the
@@ -90,9 +90,9 @@ def encode_reason(reason: UnchargedReason, *, ranks: int) -> int:
 
     Args:
         reason: Why no rank is to blame.
-        ranks: The number of ranks of the job.
+        rank_count: The number of ranks of the job.
     """
-    return ranks + reason
+    return rank_count + reason
 
 
 class LateRanks(msgspec.Struct, frozen=True, eq=False):
@@ -130,7 +130,7 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         return np.asarray((self.late_row != NO_ROW) & (self.in_time_row != NO_ROW))
 
     def take(self, selection: Flags | Rows) -> RowPairs:
-        """Return some of the pairs: those at these indices, or those that are flagged."""
+        """Return the pairs at these indices, or those that are flagged."""
         return RowPairs(
             chain=self.chain[selection],
             late_row=self.late_row[selection],
@@ -139,7 +139,7 @@ class RowPairs(msgspec.Struct, frozen=True, eq=False):
         )
 
     def at_rows(self, late_row: Rows, in_time_row: Rows) -> RowPairs:
-        """Return the same pairs at other rows: one late row and one row in time each."""
+        """Return the same pairs at other rows, each a late row and one in time."""
         return msgspec.structs.replace(self, late_row=late_row, in_time_row=in_time_row)
 
     def weighted(self, weight: Floats) -> RowPairs:
@@ -230,7 +230,7 @@ class Chains:
         self._parts: list[_ChargedLateness] = []
         self._positions = ProgramPositions(matched, waits.start)
 
-        # What is known of each row: the collectives before it, and which one delayed it.
+        # What is known of each row: the collectives before it, and what delayed it.
         every_row = np.arange(len(matched.rank))
         self._preceding = find_preceding(
             matched, waits, among=every_row, begins=waits.start
@@ -276,10 +276,11 @@ class Chains:
     def shares(self) -> Shares:
         """Return which culprit explains which share of the lateness of each chain.
 
-        To be called after `follow`. A chain follows the lateness of one rank back to the
-        ranks that caused it, its culprits. If such a rank was 5 ms slower in one stretch of
-        work and 2 ms faster in another one, it explains 3 ms. The share that this is of the
-        chain's lateness is divided among the steps in which the rank was late.
+        To be called after `follow`. A chain follows the lateness of one rank back to
+        the ranks that caused it, its culprits. If such a rank was 5 ms slower in one
+        stretch of work and 2 ms faster in another one, it explains 3 ms. The share that
+        this is of the chain's lateness is divided among the steps in which the rank was
+        late.
         """
         sums = self._sum_charged_parts()
         culprits = _sum_by_culprit(sums)
@@ -307,8 +308,8 @@ class Chains:
     def _sum_charged_parts(self) -> _ChargedLateness:
         """Add up the parts of lateness of each chain, culprit and step.
 
-        E.g. two parts of 3 and 4 ms, for which rank 2 is to blame in the same chain and the
-        same step, become one of 7 ms.
+        E.g. two parts of 3 and 4 ms, for which rank 2 is to blame in the same chain and
+        the same step, become one of 7 ms.
 
         Returns:
             The sums, sorted by chain, then by culprit, then by step.
@@ -328,19 +329,20 @@ class Chains:
         )
 
     def _compute_culprit_shares(self, chain: Rows, ns: Floats) -> Floats:
-        """Turn the ns that culprits explain into shares of the lateness of their chains.
+        """Turn the ns that culprits explain into shares of the lateness of their
+        chains.
 
-        Culprits that explain at most NOISE_SHARE of what the largest culprit of the chain
-        explains count as noise. E.g. 6, 3, 1 and 0.5 ns of one chain become the shares
-        0.6, 0.3, 0.1 and 0.
+        Culprits that explain at most NOISE_SHARE of what the largest culprit of the
+        chain explains count as noise. E.g. 6, 3, 1 and 0.5 ns of one chain become the
+        shares 0.6, 0.3, 0.1 and 0.
 
         Args:
             chain: The index of the chain of each culprit.
             ns: How much of that chain's lateness the culprit explains.
 
         Returns:
-            A share for each culprit. The shares of a chain add up to 1, or to 0 if none of
-            its culprits was late.
+            A share for each culprit. The shares of a chain add up to 1, or to 0 if none
+            of its culprits was late.
         """
         chain_count = len(self._lateness)
         largest_ns_of_chain = np.zeros(chain_count)
@@ -384,8 +386,8 @@ class Chains:
             pairs.take(has_common_stall), stalling.take(has_common_stall)
         )
 
-        # If not, it is compared from the end of the last collective before, whether compute
-        # waited for that one or not.
+        # If not, it is compared from the end of the last collective before, whether
+        # compute waited for that one or not.
         after_preceding = self._charge_since_preceding(pairs.take(~has_common_stall))
         return self._merge_equal_pairs(after_stall + after_preceding)
 
@@ -408,10 +410,11 @@ class Chains:
     def _drop_finished(self, pairs: RowPairs) -> RowPairs:
         """Drop the pairs of ranks that need not be compared any further.
 
-        A pair is a rank that was late for a collective and one that was in time. They need
-        no further comparison where the first one is late no longer: what is left is then
-        due to a longer transfer. They cannot be compared where they are of different
-        pipeline stages, because these do different work. Nobody is charged for either.
+        A pair is a rank that was late for a collective and one that was in time. They
+        need no further comparison where the first one is late no longer: what is left
+        is then due to a longer transfer. They cannot be compared where they are of
+        different pipeline stages, because these do different work. Nobody is charged
+        for either.
 
         Returns:
             The other pairs.
@@ -439,9 +442,9 @@ class Chains:
         """Drop the pairs where one of the ranks came out of an unmatched collective.
 
         A collective is unmatched if it was not found on the other ranks. How long the
-        rank waited there, and for whom, is not known, so the lateness before it is charged
-        to nobody. If both ranks came out of one, the lateness that arose since then is
-        known, and is charged to the late rank.
+        rank waited there, and for whom, is not known, so the lateness before it is
+        charged to nobody. If both ranks came out of one, the lateness that arose since
+        then is known, and is charged to the late rank.
 
         Returns:
             The other pairs.
@@ -471,10 +474,11 @@ class Chains:
         whatever other collectives ran beside it.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, at the same collective.
-            stalling: For each pair the rows of the collective that stalled compute, on the
-                late rank and on the rank in time. They may be of one collective, or of two
-                that are at the same position of the program in different groups.
+            pairs: The rows of a late rank and of a rank in time, at the same
+                collective.
+            stalling: For each pair the rows of the collective that stalled compute, on
+                the late rank and on the rank in time. They may be of one collective, or
+                of two that are at the same position of the program in different groups.
 
         Returns:
             The pairs at which the rest of the lateness has to be explained.
@@ -495,11 +499,12 @@ class Chains:
     def _charge_since_preceding(self, pairs: RowPairs) -> RowPairs:
         """Charge the lateness that arose since the last collective before each row.
 
-        The late rank is charged with it, except for the lateness that it had before that
-        collective already.
+        The late rank is charged with it, except for the lateness that it had before
+        that collective already.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, at the same collective.
+            pairs: The rows of a late rank and of a rank in time, at the same
+                collective.
 
         Returns:
             The pairs at which the rest of the lateness has to be explained.
@@ -531,14 +536,16 @@ class Chains:
         return through_same + self._follow_to_last_ranks(preceding.take(~is_same))
 
     def _measure_earlier_lateness(self, pairs: RowPairs, preceding: RowPairs) -> Floats:
-        """Measure how late a rank was already before a collective in which both took part.
+        """Measure how late a rank was already before a collective in which both took
+        part.
 
-        A collective makes its ranks equally late, unless the rank in time did not stop for
-        it but computed through it. By as much as that rank computed more than the late one
-        meanwhile, the late rank was late before.
+        A collective makes its ranks equally late, unless the rank in time did not stop
+        for it but computed through it. By as much as that rank computed more than the
+        late one meanwhile, the late rank was late before.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, at the same collective.
+            pairs: The rows of a late rank and of a rank in time, at the same
+                collective.
             preceding: For each pair the rows of the collective before.
 
         Returns:
@@ -554,12 +561,14 @@ class Chains:
     def _find_last_holding_up(self, pairs: RowPairs, before: Preceding) -> RowPairs:
         """Find the last collective before each row for which its rank can have waited.
 
-        A collective that is still running on a rank when that rank is ready for the next
-        one did not hold that rank up. As all ranks run the same program, it did not hold up
-        the other rank of the pair either, even if nothing ran beside it there.
+        A collective that is still running on a rank when that rank is ready for the
+        next one did not hold that rank up. As all ranks run the same program, it did
+        not hold up the other rank of the pair either, even if nothing ran beside it
+        there.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, with which it is compared.
+            pairs: The rows of a late rank and of a rank in time, with which it is
+                compared.
             before: The collectives to choose from: those that precede each row.
 
         Returns:
@@ -578,9 +587,9 @@ class Chains:
     ) -> Rows:
         """Find the last collective before each row that was over on the partner's rank.
 
-        The partner of a row is a rank with which its rank is compared. A collective counts
-        as over if the same collective of the program, on the rank of the partner, had ended
-        when that rank was ready for the partner's collective.
+        The partner of a row is a rank with which its rank is compared. A collective
+        counts as over if the same collective of the program, on the rank of the
+        partner, had ended when that rank was ready for the partner's collective.
 
         Args:
             rows: Rows of one rank each.
@@ -588,8 +597,8 @@ class Chains:
             before: The collectives to choose from: those that precede each row.
 
         Returns:
-            The row of a preceding collective for each of `rows`, NO_ROW for none. At most
-            MAX_OVERLAPPING_COLLECTIVES are skipped because they are not over.
+            The row of a preceding collective for each of `rows`, NO_ROW for none. At
+            most MAX_OVERLAPPING_COLLECTIVES are skipped because they are not over.
         """
         partner_rank = self._matched.rank[partner_rows]
         partner_ready = self._waits.ready[partner_rows]
@@ -608,10 +617,10 @@ class Chains:
     def _measure_compute_during(self, rows: Rows, next_rows: Rows) -> Floats:
         """Measure how much a rank computed while a collective waited or ran.
 
-        Compute counts from when the collective was ready to start until it ended, or until
-        the rank was ready for its next collective if that came later. If the rank was ready
-        for the next one before this one ended, it was ahead by the time in between, which
-        counts too.
+        Compute counts from when the collective was ready to start until it ended, or
+        until the rank was ready for its next collective if that came later. If the rank
+        was ready for the next one before this one ended, it was ahead by the time in
+        between, which counts too.
 
         Args:
             rows: The rows of the collectives.
@@ -702,8 +711,8 @@ class Chains:
     def _find_delaying_rows(self, collectives: Rows) -> Rows:
         """Return for each of some collectives the row of the rank that delayed it.
 
-        That is the rank that started it last, or that started the collective last behind
-        which it was queued.
+        That is the rank that started it last, or that started the collective last
+        behind which it was queued.
         """
         return self._waits.last_row[self._delaying_collective[collectives]]
 
@@ -712,8 +721,8 @@ class Chains:
 
         A pair is a late rank and one in time, which came out of different collectives.
         Waits in sends and receives are the bubble of a pipeline. Collectives of other
-        names, sizes or numbers of ranks take other times. And if a collective ended on the
-        late rank before all of its ranks had started it, its times are wrong.
+        names, sizes or numbers of ranks take other times. And if a collective ended on
+        the late rank before all of its ranks had started it, its times are wrong.
 
         Returns:
             The other pairs.
@@ -747,9 +756,10 @@ class Chains:
     def _split_among_late_ranks(self, pairs: RowPairs) -> RowPairs:
         """Split pairs whose collective has several late ranks into one pair for each.
 
-        A pair is at the rank that started a collective last. If other ranks were late for
-        that collective too, each of them gets a pair whose weight is its share of the
-        delay (`divide_waits`). The sum of the lateness times the weights stays the same.
+        A pair is at the rank that started a collective last. If other ranks were late
+        for that collective too, each of them gets a pair whose weight is its share of
+        the delay (`divide_waits`). The sum of the lateness times the weights stays the
+        same.
         """
         late_ns = self._measure_lateness(pairs)
         collective = self._matched.collective_of_row[pairs.late_row]
@@ -775,7 +785,8 @@ class Chains:
         return pairs.take(~is_split) + at_late_ranks.weighted(weight)
 
     def _measure_lateness(self, pairs: RowPairs) -> Floats:
-        """Return for each pair how many ns later the late rank was ready than the other.
+        """Return for each pair how many ns later the late rank was ready than the
+        other.
 
         A rank is ready for a collective when the inputs of the collective are computed.
         """
@@ -800,15 +811,16 @@ class Chains:
         clocks are too imprecise to say that the rank was late, nobody is charged.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, with which it is compared.
-            ns: For each pair how much longer the late rank took for its work than the rank
-                in time; below 0 if it was faster.
+            pairs: The rows of a late rank and of a rank in time, with which it is
+                compared.
+            ns: For each pair how much longer the late rank took for its work than the
+                rank in time; below 0 if it was faster.
         """
         rank = self._matched.rank[pairs.late_row]
         step = self._step[pairs.late_row]
         is_certain = self._is_certain[pairs.late_row]
         nobody = encode_reason(
-            UnchargedReason.UNDECIDED, ranks=len(self._matched.ranks)
+            UnchargedReason.UNDECIDED, rank_count=len(self._matched.ranks)
         )
         parts = _ChargedLateness(
             chain=pairs.chain,
@@ -825,11 +837,12 @@ class Chains:
         """Note a part of the lateness of each pair that no rank is charged with.
 
         Args:
-            pairs: The rows of a late rank and of a rank in time, with which it is compared.
+            pairs: The rows of a late rank and of a rank in time, with which it is
+                compared.
             reason: Why no rank is to blame.
             ns: How large the part is, for each pair.
         """
-        culprit = encode_reason(reason, ranks=len(self._matched.ranks))
+        culprit = encode_reason(reason, rank_count=len(self._matched.ranks))
         parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.full(len(pairs), culprit),

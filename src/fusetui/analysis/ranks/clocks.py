@@ -653,7 +653,8 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
         return not bool(is_possible.all())
 
     def set_to_0(self, host: int) -> None:
-        """Set both bounds of a host to 0, in place. Does nothing if there are no hosts."""
+        """Set both bounds of a host to 0, in place. Does nothing if there are no
+        hosts."""
         if len(self.low):
             self.low[host] = 0.0
             self.high[host] = 0.0
@@ -669,8 +670,8 @@ class _Bounds(msgspec.Struct, frozen=True, eq=False):
             o_j >= start_j + max over i of (o_i - end_i)
 
         Args:
-            spans: The starts and ends of the collectives; one row for each rank's part in
-                one.
+            spans: The starts and ends of the collectives; one row for each rank's part
+                in one.
         """
         high_minus_start = self.high[spans.host] - spans.start
         least_of_collective = reduce_groups(np.minimum, high_minus_start, spans.first)

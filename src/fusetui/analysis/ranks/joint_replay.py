@@ -182,7 +182,8 @@ def replay_job(
 
 
 class _SourcesFirst(msgspec.Struct, frozen=True, eq=False):
-    """A graph whose nodes are in an order in which sources come before their targets."""
+    """A graph whose nodes are in an order in which sources come before their
+    targets."""
 
     graph: Graph
     new_node: Int32s  # the new index of each node, by its old one

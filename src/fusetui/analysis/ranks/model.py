@@ -146,7 +146,7 @@ NO_PEER = -1
 NO_RANK = -1
 NO_DEVICE = -1
 UNKNOWN_BYTES = -1
-"""In place of a sequence number, a peer, a rank, a device or a size that is not known."""
+"""In place of a sequence number, a peer, a rank, a device or a size that is unknown."""
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):

@@ -163,8 +163,8 @@ def _find_neighbors(matched: Matched) -> dict[int, set[int]]:
 def _follow_line(neighbors: dict[int, set[int]], first: int) -> Sequence[int]:
     """Follow a line of ranks from one end to the other.
 
-    E.g. if rank 0 exchanges data with 2, 2 also with 4, and 4 with nobody else, the line
-    from 0 on is 0, 2, 4.
+    E.g. if rank 0 exchanges data with 2, 2 also with 4, and 4 with nobody else, the
+    line from 0 on is 0, 2, 4.
 
     Args:
         neighbors: The ranks with which each rank exchanges data.
@@ -378,8 +378,8 @@ class MiddleAndLimit(NamedTuple):
 def measure_middle_and_limit(values: Floats) -> MiddleAndLimit:
     """Measure the median, and the distance from it beyond which a value stands out.
 
-    The distance is MAX_DEVIATIONS scaled median absolute deviations. E.g. for 9, 10, 10,
-    11 and 30, the median is 10, and the distance 3 * 1.4826 * 1.
+    The distance is MAX_DEVIATIONS scaled median absolute deviations. E.g. for 9, 10,
+    10, 11 and 30, the median is 10, and the distance 3 * 1.4826 * 1.
     """
     middle = float(np.median(values))
     median_deviation = float(np.median(np.abs(values - middle)))

@@ -156,8 +156,8 @@ class ProgramPositions:
     def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
         """Find the rows that are at the same positions of the program on other ranks.
 
-        E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that size on
-        the other rank.
+        E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that
+        size on the other rank.
 
         Args:
             ranks: For each of `rows` the index of the rank to look on.

@@ -17,6 +17,7 @@ from fusetui.analysis.questions.collectives import find_collectives
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import CollectiveArrivals
+from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.replay.apply import apply_changes
 from fusetui.analysis.replay.build import LATE_NS, build_graph
 from fusetui.analysis.replay.changes import Change, NoMatchError, WrongChangeError
@@ -119,7 +120,7 @@ def build_graphs(
     in memory.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         changes: The changes, of one rank or of all.
         cached: Whether to open traces through the cache.
 
@@ -127,7 +128,7 @@ def build_graphs(
         NoAnswerError: If the collectives of a trace cannot be replayed.
         WrongChangeError: For a change that changes nothing on any rank.
     """
-    arrivals = _prepare_arrivals(facts)
+    arrivals = _prepare_arrivals(facts.matched, facts.waits.start)
     rank_graphs: list[RankGraph] = []
     notes: dict[str, None] = {}  # an ordered set
     applied: set[str] = set()
@@ -163,7 +164,7 @@ def _build_rank_graph(
     """Build the graph of a rank, in which collectives take only their transfers.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         arrivals: The collectives of all ranks; those of this rank get their nodes, in
             place.
         rank: The index of the rank.
@@ -174,22 +175,37 @@ def _build_rank_graph(
     """
     recorded = build_graph(trace)
     rows = np.flatnonzero(facts.matched.rank == rank)
-    _fill_in_nodes(facts, arrivals, rows, trace, recorded)
-    nodes = arrivals.node[rows]
+    nodes = _find_nodes(trace, recorded, facts.matched.row[rows])
+    arrivals.node[rows] = nodes
+
+    # Times are counted from the first start of all. Those of a graph count from its
+    # origin, and those of a trace from its epoch.
+    common_start = facts.waits.start
+    first_start = int(common_start.min())
+    arrivals.to_common_ns[rows] += recorded.origin_ns + trace.epoch_ns - first_start
+
+    # If the file is the one that was summarized, both give the same starts.
+    start_by_graph = recorded.began[nodes] + arrivals.to_common_ns[rows]
+    start_by_summary = common_start[rows] - first_start
+    if not np.array_equal(start_by_graph, start_by_summary):
+        raise NoAnswerError("not_replayed")
+
     graph = _keep_only_transfers(recorded, nodes, arrivals.transfer_ns[rows])
     _check_links(trace, graph, nodes)
     return graph
 
 
-def _prepare_arrivals(facts: JobFacts) -> CollectiveArrivals:
+def _prepare_arrivals(matched: Matched, common_start: Int64s) -> CollectiveArrivals:
     """Prepare the table of the collectives of a job, before the graphs of its ranks are
     built.
 
-    `_fill_in_nodes` completes them rank by rank. Until then all nodes are NO_NODE, and
-    `to_common_ns` leads from the clock of each rank's file to the clock of the job.
+    `_build_rank_graph` completes them rank by rank. Until then all nodes are NO_NODE,
+    and `to_common_ns` leads from the clock of each rank's file to the clock of the job.
+
+    Args:
+        matched: The collectives of the job; a row is one rank's part in one.
+        common_start: The start of each row on the clock of the job.
     """
-    matched = facts.matched
-    common_start = facts.waits.start
     shift_ns = common_start - matched.start
     common_end = matched.end + shift_ns
     last_start_of_collective = matched.over_ranks(np.maximum, common_start)
@@ -201,46 +217,6 @@ def _prepare_arrivals(facts: JobFacts) -> CollectiveArrivals:
         to_common_ns=shift_ns,
         transfer_ns=common_end - last_start,
     )
-
-
-def _fill_in_nodes(
-    facts: JobFacts,
-    arrivals: CollectiveArrivals,
-    rows: Rows,
-    trace: Trace,
-    graph: Graph,
-) -> None:
-    """Fill in the nodes of the collectives of one rank, in place.
-
-    `to_common_ns` of these rows is changed too: it then leads from the time of the graph
-    to ns after the first start of all collectives.
-
-    Args:
-        facts: The facts of the job.
-        arrivals: The collectives of all ranks, some of whose nodes are not known yet.
-        rows: The rows of `arrivals` that are of this rank.
-        trace: The trace of the rank.
-        graph: Its graph.
-
-    Raises:
-        NoAnswerError: If a collective is no kernel, or if the file is not the one that
-            was summarized.
-    """
-    collectives = facts.matched.row[rows]
-    nodes = _find_nodes(trace, graph, collectives)
-    arrivals.node[rows] = nodes
-
-    # Times of a graph count from its origin, and those of a trace from its epoch.
-    common_start = facts.waits.start
-    first_start = int(common_start.min())
-    graph_to_file_ns = graph.origin_ns + trace.epoch_ns
-    arrivals.to_common_ns[rows] += graph_to_file_ns - first_start
-
-    # The graph has to give the starts that the summary has.
-    start_by_graph = graph.began[nodes] + arrivals.to_common_ns[rows]
-    start_by_summary = common_start[rows] - first_start
-    if (start_by_graph != start_by_summary).any():
-        raise NoAnswerError("not_replayed")
 
 
 def _keep_only_transfers(graph: Graph, collectives: Rows, transfer_ns: Int64s) -> Graph:

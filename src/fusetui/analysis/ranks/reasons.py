@@ -79,7 +79,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
     outside.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
     matched = facts.matched
@@ -173,7 +173,7 @@ def _list_delays_in_late_steps(facts: JobFacts, rank: int) -> list[_Delay]:
     """List the delays that a rank caused in steps in which it holds up the others.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
     delays = facts.charged.own_delays
@@ -319,7 +319,8 @@ class _WorkBeforeCollectives:
             others: The rows of the other ranks in it.
 
         Returns:
-            A difference per class; none at all unless all of these ranks have an account.
+            A difference per class; none at all unless all of these ranks have an
+            account.
         """
         own_account = self._account(row)
         if own_account is None:
@@ -340,7 +341,8 @@ class _WorkBeforeCollectives:
         return differences
 
     def _compare_regions(self, row: int, others: Sequence[int]) -> list[_Difference]:
-        """List by how much, at least, the rank was longer in each region of its program.
+        """List by how much, at least, the rank was longer in each region of its
+        program.
 
         A region is an op, module or Python function. E.g. the rank was in `load` for 9
         ms, and the others for 2, 3 and 3 ms: the difference is 6 ms. A summary leaves

@@ -27,6 +27,7 @@ from fusetui.analysis.ranks.reasons import (
     compare_kernels,
     explain_lateness,
 )
+from fusetui.trace.model.arrays import Flags, Floats
 
 MAX_STRAGGLERS = 5
 UNCHARGED_TEXTS = {
@@ -74,7 +75,7 @@ def _describe_straggler(facts: JobFacts, rank: int) -> Straggler:
     how long a step would take if it were not.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
     summaries = facts.matched.ranks
@@ -95,7 +96,11 @@ def _describe_straggler(facts: JobFacts, rank: int) -> Straggler:
         reason=reason,
         what_if=estimate_step_without_delays(facts.matched, facts.replay, rank),
         slower=slower,
-        late_steps=_list_late_steps(facts, rank),
+        late_steps=_list_late_steps(
+            facts.steps.names,
+            caused_ns=facts.caused.mean_ns_by_step[rank],
+            is_late=facts.caused.is_late_in_step[rank],
+        ),
     )
 
 
@@ -115,27 +120,23 @@ def _locate_cause(reason: Reason) -> StragglerCause:
     return "untold"
 
 
-def _list_late_steps(facts: JobFacts, rank: int) -> tuple[LateStep, ...]:
+def _list_late_steps(
+    names: Sequence[str], *, caused_ns: Floats, is_late: Flags
+) -> tuple[LateStep, ...]:
     """List the steps in which a rank holds up the others.
 
     Args:
-        facts: The facts of the job.
-        rank: The index of the rank.
+        names: The names of the steps; () in a job without steps.
+        caused_ns: For each step how long others wait for the rank.
+        is_late: For each step whether the rank holds up the others.
 
     Returns:
-        The steps; none in a job without steps.
+        The late steps in their order; none in a job without steps.
     """
-    names = facts.steps.names
-    if not names:
-        return ()
-    caused_ns_by_step = facts.caused.mean_ns_by_step[rank].tolist()
-    is_late_by_step = facts.caused.is_late_in_step[rank].tolist()
     late_steps: list[LateStep] = []
-    for name, caused_ns, is_late in zip(
-        names, caused_ns_by_step, is_late_by_step, strict=True
-    ):
-        if is_late:
-            late_steps.append(LateStep(name=name, caused_ns=round(caused_ns)))
+    for step, name in enumerate(names):
+        if is_late[step]:
+            late_steps.append(LateStep(name=name, caused_ns=round(caused_ns[step])))
     return tuple(late_steps)
 
 

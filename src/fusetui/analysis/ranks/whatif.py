@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
+from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.ideal import MAX_REPLAY_ERROR
 from fusetui.analysis.ranks.joint_replay import (
@@ -26,6 +27,7 @@ from fusetui.analysis.ranks.joint_replay import (
     replay_job,
 )
 from fusetui.analysis.ranks.matching import make_step_keys
+from fusetui.analysis.ranks.model import RankSummary
 from fusetui.analysis.ranks.rank_graphs import (
     JobGraphs,
     NoAnswerError,
@@ -105,7 +107,7 @@ def estimate_changes(
     """Estimate what changes are worth to a job.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         texts: The changes, as the user wrote them.
         cached: Whether to open traces through the cache.
 
@@ -230,7 +232,7 @@ def _replay_and_compare(
     """Replay the job with and without the changes, and compare the two.
 
     Args:
-        facts: The facts of the job.
+        facts: The ranks of the job, and what was computed from them.
         changes: The changes.
         no_answer: The answer to fill in.
         cached: Whether to open traces through the cache.
@@ -255,9 +257,14 @@ def _replay_and_compare(
             no_answer, residual_share=residual_share, why_not="not_understood"
         )
 
-    lengths = _measure_step_lengths(facts, graphs, job)
-    arrivals_before = _sum_arrivals(facts, graphs.arrivals, job.before.arrived)
-    arrivals_after = _sum_arrivals(facts, job.remaining, job.after.arrived)
+    summaries = facts.matched.ranks
+    lengths = _measure_step_lengths(facts.clocks, graphs, job)
+    arrivals_before = _sum_arrivals(
+        facts.clocks, graphs.arrivals, job.before.arrived, rank_count=len(summaries)
+    )
+    arrivals_after = _sum_arrivals(
+        facts.clocks, job.remaining, job.after.arrived, rank_count=len(summaries)
+    )
     uncertainty_ns = round(_estimate_uncertainty_ns(facts))
 
     # It is not recorded when the workers of a data loader have its batches. That does
@@ -272,11 +279,12 @@ def _replay_and_compare(
     return msgspec.structs.replace(
         no_answer,
         residual_share=residual_share,
-        steps=_list_step_effects(facts, lengths),
+        # All ranks have the same steps, so the names of the first rank will do.
+        steps=_list_step_effects(summaries[0].steps, lengths),
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
         ranks=_compare_rank_effects(
-            facts, graphs, before=arrivals_before, after=arrivals_after
+            summaries, graphs, before=arrivals_before, after=arrivals_after
         ),
         inferred_waits=sum(graph.inferred_waits for graph in graphs.graphs),
         uncertainty_ns=uncertainty_ns,
@@ -336,24 +344,24 @@ class _StepLengths(msgspec.Struct, frozen=True, eq=False):
 
 
 def _measure_step_lengths(
-    facts: JobFacts, graphs: JobGraphs, job: _ReplayedJob
+    clocks: Clocks, graphs: JobGraphs, job: _ReplayedJob
 ) -> _StepLengths:
     """Compute how long the steps of a job take before and after the changes.
 
     Args:
-        facts: The facts of the job.
+        clocks: The clocks of all ranks.
         graphs: The graphs of all ranks.
         job: The replays of the job without and with the changes.
     """
     recorded = [graph.recorded for graph in graphs.graphs]
-    ends_before = _find_ends_of_steps(facts, graphs, recorded, graphs.graphs)
+    ends_before = _find_ends_of_steps(clocks, graphs, recorded, graphs.graphs)
     ends_after = _find_ends_of_steps(
-        facts, graphs, job.after.times, graphs.changed_graphs
+        clocks, graphs, job.after.times, graphs.changed_graphs
     )
     before = step_launched(ends_before)
     after = step_launched(ends_after)
     with_late_batches = _measure_steps_with_late_batches(
-        facts, graphs, job.remaining, after
+        clocks, graphs, job.remaining, after
     )
 
     # The first step does not follow the end of another one, so it counts only if it is
@@ -392,7 +400,7 @@ def _is_upper_bound(
 
 
 def _measure_steps_with_late_batches(
-    facts: JobFacts,
+    clocks: Clocks,
     graphs: JobGraphs,
     remaining: CollectiveArrivals,
     steps_after: Int64s,
@@ -403,7 +411,7 @@ def _measure_steps_with_late_batches(
     batch was taken. The result is compared with that for batches as early as possible.
 
     Args:
-        facts: The facts of the job.
+        clocks: The clocks of all ranks.
         graphs: The graphs of all ranks.
         remaining: The collectives that are left after the changes.
         steps_after: The lengths of steps with batches as early as possible. They are
@@ -419,21 +427,21 @@ def _measure_steps_with_late_batches(
     late = replay_job(changed_graphs, remaining, late=True)
     if late is None:
         return steps_after
-    ends = _find_ends_of_steps(facts, graphs, late.times, changed_graphs)
+    ends = _find_ends_of_steps(clocks, graphs, late.times, changed_graphs)
     return step_launched(ends)
 
 
 def _list_step_effects(
-    facts: JobFacts, lengths: _StepLengths
+    names: Sequence[str], lengths: _StepLengths
 ) -> tuple[StepEffect, ...]:
     """List the length of each step before and after the changes.
 
-    Returns none in a job without steps. All ranks have the same steps, so the names of
-    the first rank are used.
+    Args:
+        names: The names of the steps as recorded; () in a job without steps.
+        lengths: The lengths of the steps.
     """
-    first_rank = facts.matched.ranks[0]
     effects: list[StepEffect] = []
-    for step, name in enumerate(labels_of(first_rank.steps)):
+    for step, name in enumerate(labels_of(names)):
         effect = StepEffect(
             name=name,
             before_ns=int(lengths.before[step]),
@@ -445,13 +453,15 @@ def _list_step_effects(
 
 
 def _compare_rank_effects(
-    facts: JobFacts, graphs: JobGraphs, *, before: _ArrivalSums, after: _ArrivalSums
+    summaries: Sequence[RankSummary],
+    graphs: JobGraphs,
+    *,
+    before: _ArrivalSums,
+    after: _ArrivalSums,
 ) -> tuple[RankThen, ...]:
     """Compare how each rank arrives at collectives before and after the changes."""
     effects: list[RankThen] = []
-    for index, (summary, rank) in enumerate(
-        zip(facts.matched.ranks, graphs.ranks, strict=True)
-    ):
+    for index, (summary, rank) in enumerate(zip(summaries, graphs.ranks, strict=True)):
         effect = RankThen(
             rank=summary.rank,
             is_changed=rank.is_changed,
@@ -465,7 +475,7 @@ def _compare_rank_effects(
 
 
 def _find_ends_of_steps(
-    facts: JobFacts,
+    clocks: Clocks,
     graphs: JobGraphs,
     times: Sequence[Times],
     replayed_graphs: Sequence[Graph],
@@ -475,7 +485,7 @@ def _find_ends_of_steps(
     The rule is that of `steps.launched_bounds_of_job`.
 
     Args:
-        facts: The facts of the job.
+        clocks: The clocks of all ranks.
         graphs: The graphs of all ranks.
         times: The replayed times of each rank.
         replayed_graphs: The graph of each rank that these are times of: with the
@@ -493,25 +503,25 @@ def _find_ends_of_steps(
         # are put on the common clock, and the replayed ones are shifted by as much.
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
-        recorded_common = facts.clocks.common(rank_of_bound, recorded + origin_ns)
+        recorded_common = clocks.common(rank_of_bound, recorded + origin_ns)
         shift = recorded_common - recorded
         bounds_of_ranks.append(replayed + shift)
     return launched_bounds_of_job(bounds_of_ranks)
 
 
 def _sum_arrivals(
-    facts: JobFacts, arrivals: CollectiveArrivals, arrived: Int64s
+    clocks: Clocks, arrivals: CollectiveArrivals, arrived: Int64s, *, rank_count: int
 ) -> _ArrivalSums:
     """Count how often each rank arrives last, and add up its waits.
 
     E.g. ranks that arrive at a collective at 3, 5 and 9 ns wait 6, 4 and 0 ns.
 
     Args:
-        facts: The facts of the job.
+        clocks: The clocks of all ranks.
         arrivals: The collectives, one row for each rank that takes part.
         arrived: When the rank of each row arrives, in ns on the clock of its graph.
+        rank_count: How many ranks the job has.
     """
-    rank_count = len(facts.matched.ranks)
     common_arrived = arrived + arrivals.to_common_ns
     waits_ns = arrivals.last_arrival_ns(arrived) - common_arrived
 
@@ -526,7 +536,7 @@ def _sum_arrivals(
     last_rank = arrivals.rank[last_row]
     second_last_rank = arrivals.rank[second_last_row]
     lead_ns = common_arrived[last_row] - common_arrived[second_last_row]
-    resolution_ns = facts.clocks.resolution_of(last_rank, second_last_rank)
+    resolution_ns = clocks.resolution_of(last_rank, second_last_rank)
     is_known = lead_ns > resolution_ns
     return _ArrivalSums(
         last_count=np.bincount(last_rank[is_known], minlength=rank_count),

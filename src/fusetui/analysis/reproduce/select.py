@@ -61,7 +61,7 @@ def call_asked(trace: Trace, *, op: str, kernel: str, row: int | None) -> Call:
     """
     is_given = [op != "", kernel != "", row is not None]
     if is_given.count(True) != 1:
-        raise NothingToReproduceError("Specify either an op, a kernel or a row.")
+        raise NothingToReproduceError("Specify an op, a kernel or a row.")
 
     if row is not None:
         return call_of_slice(trace, row)

@@ -322,18 +322,18 @@ def _list_missing_facts(
         if is_training(trace):
             why_no_replays = "the replayed graphs belong to training"
         yield (
-            "the trace has no server steps. No annotation is named execute_... or "
+            "The trace has no server steps. No annotation is named execute_... or "
             f"step[...], and {why_no_replays}."
         )
     elif between is None or not between.count:
         yield (
-            "the time between model passes is unknown, because the trace has only "
+            "The time between model passes is unknown, because the trace has only "
             "one pass."
         )
 
     launches_without_events = count_launches_without_events(trace)
     if launches_without_events:
         yield (
-            f"the kernels of {launches_without_events} graph launches are unknown: the"
+            f"The kernels of {launches_without_events} graph launches are unknown: the"
             " profiler did not trace graphs by node."
         )

@@ -40,7 +40,7 @@ from fusetui.trace.model.intervals import union_length
 
 BETWEEN_KERNELS = "between kernels"
 HOW_TO_GIVE_SHAPES = (
-    "Provide them with --captured-by and a trace of the graph capture, or with "
+    "Provide the shapes with --captured-by and a trace of the graph capture, or with "
     "--model-config for a dense model"
 )
 

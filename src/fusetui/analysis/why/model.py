@@ -429,9 +429,6 @@ def select_working_steps(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
     return busy_steps or steps
 
 
-_SUMMED: Final = ("span", *CLASSES, "hidden_comm", "hidden_copy")
-
-
 def add_up_accounts(devices: Sequence[DeviceAccount]) -> Counter[str]:
     """Add up the accounts of several devices, in ns.
 
@@ -439,8 +436,13 @@ def add_up_accounts(devices: Sequence[DeviceAccount]) -> Counter[str]:
     """
     total_ns: Counter[str] = Counter()
     for device in devices:
-        for name in _SUMMED:
-            total_ns[name] += getattr(device, f"{name}_ns")
+        total_ns["span"] += device.span_ns
+        total_ns["compute"] += device.compute_ns
+        total_ns["exposed_comm"] += device.exposed_comm_ns
+        total_ns["exposed_copy"] += device.exposed_copy_ns
+        total_ns["idle"] += device.idle_ns
+        total_ns["hidden_comm"] += device.hidden_comm_ns
+        total_ns["hidden_copy"] += device.hidden_copy_ns
         total_ns.update(device.idle)
 
     return total_ns

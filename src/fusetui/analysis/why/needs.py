@@ -13,7 +13,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import recorded_with
 
-PROPERTIES = "deviceProperties, recorded by torch 1.12 and later"
+PROPERTIES = "torch 1.12 or later, which records deviceProperties"
 """What records the properties of the devices."""
 
 

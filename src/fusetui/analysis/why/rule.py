@@ -193,11 +193,11 @@ def share_of_span(facts: Facts, ns: int) -> str:
 def format_share_of_recording(facts: Facts, ns: int) -> str:
     """Format a time with its share of the recording, where no GPU event was recorded.
 
-    An example is `480 ms (60 % of the 800 ms from first start to last end)`. In a step
-    or a window, the share is `of the 800 ms asked about`.
+    An example is `480 ms (60 % of the recorded 800 ms)`. In a step
+    or a window, the share is `of the selected 800 ms`.
     """
-    bounds = "from first start to last end" if facts.window is None else "asked about"
-    whole = f"{duration(facts.span_ns)} {bounds}"
+    which = "recorded" if facts.window is None else "selected"
+    whole = f"{which} {duration(facts.span_ns)}"
     return f"{duration(ns)} ({percent(ns, facts.span_ns)} of the {whole})"
 
 
@@ -264,7 +264,9 @@ def _get_module_kind(name: str) -> str:
     return format_module(name) if is_module(name) else ""
 
 
-STACKS: Final = "Python stacks were recorded: these times include profiling overhead."
+STACKS: Final = (
+    "Python stacks were recorded, so these times include profiling overhead."
+)
 """Why CPU times are only likely where Python stacks were recorded."""
 COLD: Final = "Most of the time is warm-up; the rest may be warm-up too."
 """Why CPU times are only likely where most of the time is warm-up."""

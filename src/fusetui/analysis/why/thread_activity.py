@@ -422,7 +422,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         annotations = _cover_slices(self.slices(ThreadActivity.ANNOTATION))
         frames = _cover_slices(self.slices(ThreadActivity.PYTHON))
         slices_of_calls = [self.slices(kind) for kind in ACTIVITIES_OF_CALLS]
-        calls = self._find_innermost_times(slices_of_calls, ACTIVITIES_OF_CALLS)
+        parts_of_calls = _cut_innermost(slices_of_calls)
+        calls = [self._cover_kind(parts_of_calls, kind) for kind in ACTIVITIES_OF_CALLS]
         ops = self._find_innermost_ops()
 
         # Each activity counts only outside of those that count before it.
@@ -451,15 +452,15 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         slices_of_calls = [
             self._select_lent_slices(lent, kind) for kind in ACTIVITIES_OF_CALLS
         ]
-        lent_calls = self._find_innermost_times(slices_of_calls, ACTIVITIES_OF_CALLS)
-        any_lent_call = joined(*lent_calls)
+        parts_of_calls = _cut_innermost(slices_of_calls)
+        any_lent_call = _cover_slices(parts_of_calls)
         time_of_ops = _cover_slices(self._select_lent_slices(lent, ThreadActivity.OP))
         lent_ops = without(time_of_ops, any_lent_call)
         lent_work = joined(any_lent_call, lent_ops)
 
         covers = list(own)
-        for kind, lent_cover in zip(ACTIVITIES_OF_CALLS, lent_calls, strict=True):
-            covers[kind] = joined(own[kind], lent_cover)
+        for kind in ACTIVITIES_OF_CALLS:
+            covers[kind] = joined(own[kind], self._cover_kind(parts_of_calls, kind))
 
         covers[ThreadActivity.OP] = joined(own[ThreadActivity.OP], lent_ops)
         for kind in (ThreadActivity.PYTHON, ThreadActivity.ANNOTATION):
@@ -500,32 +501,15 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         has_frames = frame_counts > 0
         with_frames = Cover(in_ops.start[has_frames], in_ops.end[has_frames])
         ops_around_frames, _ = ops.begun_in(with_frames)
-        (frames_innermost,) = self._find_innermost_times(
-            [frames_in_ops, ops_around_frames], (ThreadActivity.PYTHON,)
-        )
+        innermost = _cut_innermost([frames_in_ops, ops_around_frames])
+        frames_innermost = self._cover_kind(innermost, ThreadActivity.PYTHON)
 
         return without(in_ops, common(with_frames, frames_innermost))
 
-    def _find_innermost_times(
-        self, slices: Sequence[Slices], kinds: Sequence[ThreadActivity]
-    ) -> tuple[Cover, ...]:
-        """Return for each kind the time in which one of its slices is the innermost of
-        all.
-
-        Args:
-            slices: Records of slices; the innermost slice is chosen among all of them.
-            kinds: The kinds whose time is returned, in this order.
-
-        Returns:
-            Disjoint intervals on the axis of the threads, for each of `kinds`.
-        """
-        parts = merge_slices(slices)
-        overlaps = (parts.start[1:] < parts.end[:-1]).any()
-        if overlaps:
-            parts = parts.innermost_parts()
-
-        kind_of_part = self.kinds[parts.rows]
-        return tuple(_cover_slices(parts.only(kind_of_part == kind)) for kind in kinds)
+    def _cover_kind(self, slices: Slices, kind: ThreadActivity) -> Cover:
+        """Return the time in which any of some slices runs that is of one kind."""
+        is_of_kind = self.kinds[slices.rows] == kind
+        return _cover_slices(slices.only(is_of_kind))
 
 
 class Loan(msgspec.Struct, frozen=True, eq=False):
@@ -534,6 +518,16 @@ class Loan(msgspec.Struct, frozen=True, eq=False):
     work: LentWork
     to: Threads
     """The threads for which it counts, without that work."""
+
+
+def _cut_innermost(slices: Sequence[Slices]) -> Slices:
+    """Merge some records of slices, and cut them so that no two parts overlap.
+
+    At each moment, the innermost of all slices remains.
+    """
+    merged = merge_slices(slices)
+    overlaps = (merged.start[1:] < merged.end[:-1]).any()
+    return merged.innermost_parts() if overlaps else merged
 
 
 def _cover_slices(slices: Slices) -> Cover:

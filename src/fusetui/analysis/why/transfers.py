@@ -427,11 +427,11 @@ def needs_group_names(kinds: Sequence[Transfers]) -> bool:
 
 
 def format_kind(kind: Transfers, with_group: bool) -> str:
-    """Format a kind with its number of transfers: `15 all_reduce (dp)`."""
+    """Format a kind with its number of transfers: `15 x all_reduce (dp)`."""
     transfers = count(len(kind.rows))
     if with_group and kind.group:
-        return f"{transfers} {kind.name} ({kind.group})"
-    return f"{transfers} {kind.name}"
+        return f"{transfers} x {kind.name} ({kind.group})"
+    return f"{transfers} x {kind.name}"
 
 
 def format_moved_bytes(kind: Transfers) -> str:

@@ -81,6 +81,6 @@ def add_versions(remedy: str, trace: Trace) -> str:
     parts = []
     for version, names in names_by_version.items():
         major, minor = version
-        parts.append(f"torch {major}.{minor} for {' and '.join(names)}")
+        parts.append(f"torch {major}.{minor} or later for {' and '.join(names)}")
 
-    return f"{remedy} Needs {', '.join(parts)}."
+    return f"{remedy} This advice needs {', and '.join(parts)}."

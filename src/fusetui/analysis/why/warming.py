@@ -421,7 +421,7 @@ def _find_one_time_slices(
     # cuDNN waits for the device in such a search, which belongs to it.
     searches = _find_one_time_searches(trace, steps)
     yield _make_one_time_slices(
-        trace, "convolution algorithm search", searches, with_waits=True
+        trace, "convolution algorithm searches", searches, with_waits=True
     )
 
     if len(steps) > 1:

@@ -95,8 +95,8 @@ def fit_items(
     ):  # not even one item, or a head without items
         needed_tokens = max_tokens - characters_left // CHARACTERS
         raise CommandError(
-            f"This does not fit in {max_tokens:,} tokens: ask with max_tokens of at least "
-            f"{needed_tokens:,}, or of a table for fewer columns."
+            f"The answer does not fit in {max_tokens:,} tokens: set max_tokens to at "
+            f"least {needed_tokens:,}, or ask for fewer columns of a table."
         )
     answer["tokens"] = -(-len(encode_json(answer)) // CHARACTERS)  # rounded up
     return answer
@@ -296,7 +296,7 @@ class Answerer:
             )
         if len(table) > MAX_QUERY_ROWS:
             raise CommandError(
-                f"The query has more than {MAX_QUERY_ROWS:,} rows: add up, or set a LIMIT."
+                f"The query has more than {MAX_QUERY_ROWS:,} rows: aggregate them, or set a LIMIT."
             )
         return table
 

@@ -34,8 +34,9 @@ from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.text.printable import printable, without_credentials
 
 INSTRUCTIONS = (
-    "fusetui reports where PyTorch programs spend their time, from torch.profiler traces: call "
-    "open first, then why, then the tables for what why names. Times are ns. An answer that "
+    "fusetui reports where PyTorch programs spend their time, from torch.profiler "
+    "traces. Call open first, then why, then the tables that show what why names. "
+    "Times are in ns. An answer that "
     f"exceeds max_tokens continues with its cursor. {DATA}"
 )
 MAX_CALLS_AT_ONCE = 64

@@ -67,7 +67,7 @@ BUTTONS = (
     Button(value="out", sign="−", title="Zoom out (s)"),
     Button(value="left", sign="‹", title="Back (a)"),
     Button(value="right", sign="›", title="Forward (d)"),
-    Button(value="all", sign="0", title="All of the time (0)"),
+    Button(value="all", sign="0", title="Show everything (0)"),
 )
 
 
@@ -128,10 +128,9 @@ def timeline(trace: Trace, width: int) -> str:
             device = place.idle_of.pid
             shapes += _draw_idle(idle_by_device[device], axis, y)
     caption = (
-        f"Of each line the {count(slices_of_a_line)} longest slices as they are, "
-        f"of the others what takes most of each of {count(width)} parts of the time. "
-        "Lines that are left out are counted as in (+3). "
-        "Drag over a part to zoom in, double-click for all of it."
+        f"Each line shows its {count(slices_of_a_line)} longest slices; for the "
+        f"others, it shows what takes most of each of {count(width)} equal intervals. "
+        "(+3) stands for 3 omitted lines. Drag over a part to zoom in; double-click to show everything."
     )
     drawing = _make_drawing(
         _make_labels(shown), shapes, axis, height=LINE_HEIGHT * len(shown)

@@ -447,11 +447,9 @@ def _is_plain_conv(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> b
     fit only to a plain convolution. Tensors without an image, or with different numbers
     of dimensions, give False.
     """
-    dimensions = len(x.shape)
-    if not len(grad.shape) == len(weight.shape) == dimensions:
-        return False
-    has_image = dimensions >= 3  # the first two are batch and channels
-    if not has_image:
+    has_equal_ranks = len(grad.shape) == len(x.shape) == len(weight.shape)
+    has_image = len(x.shape) >= 3  # the first two dimensions are batch and channels
+    if not has_equal_ranks or not has_image:
         return False
 
     is_transposed = inputs.flag(_TRANSPOSED)
@@ -662,9 +660,9 @@ def _derive_attention_sizes(
     batch, heads, queries, qk_dim = q
     k_batch, kv_heads, keys, k_dim = k
     v_batch, v_heads, values, v_dim = v
-    if not batch == k_batch == v_batch:
-        return None
-    if qk_dim != k_dim or keys != values or kv_heads != v_heads:
+    has_equal_batches = batch == k_batch == v_batch
+    fits_together = kv_heads == v_heads and keys == values and qk_dim == k_dim
+    if not has_equal_batches or not fits_together:
         return None
 
     # Several heads of Q may share one head of K and V.

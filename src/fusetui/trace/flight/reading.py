@@ -195,5 +195,5 @@ def _load_bytes(path: str) -> bytes:
 def _describe_error(path: str, error: TraceError | MalformedError) -> str:
     """A sentence that says why a file could not be read."""
     if isinstance(error, MalformedError):
-        return f"{path} is not a readable flight-recorder dump: {error}."
+        return f"{path} is not a flight-recorder dump: {error}."
     return str(error)

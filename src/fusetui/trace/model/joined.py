@@ -18,6 +18,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int32s, Integers, Kinds, Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -46,19 +47,23 @@ class Join(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """A sentence about this join that has to be said with every answer: what was
         joined with which capture."""
+        replays = f"{self.replays} of {self.of_replays} graph replays"
+        events = plural(self.kernels, "event")
+        take_their = "takes its" if self.kernels == 1 else "take their"
         if self.joined_by == ANNOTATIONS:
             rest = ""
             if self.unnamed:
-                rest = f"; {self.unnamed} have no annotation and thus no module"
+                have = "has" if self.unnamed == 1 else "have"
+                unnamed = plural(self.unnamed, "event")
+                rest = f"; {unnamed} {have} no annotation and thus no module"
             return (
-                f"{self.kernels} events of {self.replays} of {self.of_replays} graph "
-                f"replays take their module from annotations in {self.path}{rest}."
+                f"In {replays}, {events} {take_their} module from annotations in "
+                f"{self.path}{rest}."
             )
         likely = f" (likely: {self.why_likely})" if self.why_likely else ""
         return (
-            f"{self.kernels} events of {self.replays} of {self.of_replays} graph "
-            "replays take their op, module and shapes from the capture in "
-            f"{self.path}{likely}."
+            f"In {replays}, {events} {take_their} op, module and shapes from the capture "
+            f"in {self.path}{likely}."
         )
 
 

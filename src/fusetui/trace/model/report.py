@@ -123,14 +123,14 @@ NSYS_OPTIONS = {
     "ProfilerActivity.CPU": "torch.autograd.profiler.emit_nvtx()",
     "ProfilerActivity.CUDA": "nsys profile -t cuda,nvtx",
     "record_function": "torch.cuda.nvtx.range",
-    "with_stack=True, or record_function": "torch.cuda.nvtx.range",
-    "deviceProperties, recorded by torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
+    "with_stack=True or record_function": "torch.cuda.nvtx.range",
+    "torch 1.12 or later, which records deviceProperties": "the table TARGET_INFO_GPU of the export",
 }
 """What records the same with Nsight Systems, by the options of torch.profiler."""
 JSON_EXPORT = "an export named .json, not .pftrace"
 PFTRACE_OPTIONS = {
     "profile_memory=True": JSON_EXPORT,
-    "deviceProperties, recorded by torch 1.12 and later": JSON_EXPORT,
+    "torch 1.12 or later, which records deviceProperties": JSON_EXPORT,
 }
 """What records what torch loses when it writes that format, likewise."""
 OPTIONS_OF_FORMAT = {"nsys": NSYS_OPTIONS, "pftrace": PFTRACE_OPTIONS}

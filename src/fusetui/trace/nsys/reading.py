@@ -364,9 +364,10 @@ def _describe_diagnostics(db: Export) -> Iterator[str]:
     for level, sentence in diagnostics[:MAX_DIAGNOSTICS]:
         count = times[level, sentence]
         how_often = f" ({count:,} times)" if count > 1 else ""
+        stop = "" if sentence.endswith((".", "!", "?")) else "."
         yield (
             f"Nsight Systems recorded {SEVERITIES[level]}{how_often}: "
-            f"{printable(sentence)}"
+            f"{printable(sentence)}{stop}"
         )
     more = len(diagnostics) - MAX_DIAGNOSTICS
     if more > 0:
@@ -422,7 +423,7 @@ def _describe_losses(
     unreadable rows, missing names, graphs without kernels."""
     if unreadable:
         rows = plural(unreadable, "row")
-        yield f"{rows} skipped, because their start or end is missing or out of range."
+        yield f"Skipped {rows} whose start or end is missing or out of range."
     known_strings = np.fromiter(words.strings, np.int64, len(words.strings))
     for table in tables:
         if not table.source.has_names_in_strings:

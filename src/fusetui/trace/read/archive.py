@@ -135,8 +135,8 @@ class Archive:
                     yield piece
         except NotImplementedError:
             raise CannotReadError(
-                f"{self._path} is a zip file compressed by method {method}, which this Python does "
-                "not know: unpack it first."
+                f"{self._path} is a zip file compressed by method {method}, which "
+                "this Python does not support: unpack it first."
             ) from None
 
     def _find_only_trace(self, entries: list[ZipInfo]) -> ZipInfo:

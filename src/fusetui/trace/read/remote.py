@@ -131,8 +131,8 @@ def copy_url(url: str, room: IO[bytes]) -> str | None:
             fetched_bytes += size
             if fetched_bytes > limit:
                 raise CannotReadError(
-                    f"{url} did not end within {limit / GIB:.3g} GiB, and its server does not say "
-                    f"how long it is: download it, or set {LIMIT} to the GiB that it may take."
+                    f"{url} did not end within {limit / GIB:.3g} GiB, and its server "
+                    f"does not report its size: download it, or set {LIMIT} to the number of GiB to allow."
                 )
     except BrokenDownloadError:
         return f"the connection broke after {fetched_bytes} bytes"

@@ -84,8 +84,8 @@ def too_large_error(path: str, limit: int) -> CannotReadError:
     """The error for a file at `path` that unpacks to more than `limit` bytes. Its
     message names the environment variable that raises the limit."""
     return CannotReadError(
-        f"{path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of its size; if "
-        f"it is one, set {LIMIT} to the GiB that it may take."
+        f"{path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of "
+        f"its size. If it is a trace, set {LIMIT} to the number of GiB to allow."
     )
 
 

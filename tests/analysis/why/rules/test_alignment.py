@@ -25,8 +25,8 @@ def test_alignment_reports_products_of_unaligned_tensors(found: Ask) -> None:
     )
     assert finding.at_stake_ns == 1_000_000 - 506_657
     assert (
-        "mostly 4,096 x 4,095 by 4,095 x 4,096. At the attainable rate they would "
-        "take an estimated 493.3"
+        ": 4,096 x 4,095 by 4,095 x 4,096. At the attainable rate, these "
+        "products would take an estimated 493.3"
     ) in finding.text
     assert finding.certainty == "likely"
 
@@ -39,7 +39,7 @@ def test_unaligned_product_without_a_bound_adds_no_upper_bound(found: Ask) -> No
     assert finding.at_stake_ns == 1_000_000 - 506_657
     assert finding.text.startswith("2 matrix products take 2 ms")
     assert (
-        "At the attainable rate they would take an estimated 493.3 us less, judging "
+        "At the attainable rate, these products would take an estimated 493.3 us less, judging "
         "by the 1 ms" in finding.text
     )
 

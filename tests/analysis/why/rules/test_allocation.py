@@ -34,7 +34,7 @@ def test_allocation_reports_gaps_that_wait_for_cuda_free(
 ) -> None:
     (finding,) = found("allocation", [*steps(event), *frees(event, launched, 120, 220)])
     assert finding.at_stake_ns == 120_000
-    assert "mostly in 2 x cudaFree" in finding.text
+    assert "mostly in 2 calls to cudaFree" in finding.text
 
 
 def test_frees_in_one_of_three_steps_are_no_finding(
@@ -103,7 +103,7 @@ def test_an_allocation_in_the_second_half_of_the_gpu_events_is_no_warm_up(
     events = evenly(event, launched, ["cudaMalloc", "cudaMalloc"])
     (finding,) = found("allocation", events)
     assert finding.at_stake_ns == 120_000
-    assert "mostly in 2 x cudaMalloc" in finding.text
+    assert "mostly in 2 calls to cudaMalloc" in finding.text
     assert finding.why_likely is not None
     assert found("warm-up", events) == []
 
@@ -130,4 +130,4 @@ def test_calls_that_no_gap_waits_for_are_not_counted(
     events = evenly(event, launched, ["cudaMalloc", "cudaMalloc"])
     before = {**freeing(event, -100), "name": "cudaMalloc"}
     (finding,) = found("allocation", [*events, before])
-    assert "mostly in 2 x cudaMalloc" in finding.text
+    assert "mostly in 2 calls to cudaMalloc" in finding.text

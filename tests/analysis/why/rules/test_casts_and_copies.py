@@ -33,7 +33,7 @@ def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
     events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
     (finding,) = found("casts-and-copies", events, **A100)
     assert finding.text.endswith(
-        "of it in aten::copy_; fusable-run also counts 30 us of that."
+        "of it in aten::copy_; the fusable-run finding also counts 30 us of this."
     )
     assert finding.part_of is None
     (finding,) = found(
@@ -153,8 +153,8 @@ def test_a_wait_behind_a_copy_to_the_host_stays(
     (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
     assert finding.at_stake_ns == 50_000
     assert finding.text.endswith(
-        "take 50 us (31.3 % of the span) while no kernel runs. One of them copies to "
-        "the CPU, and the program then waits for the GPU. That wait would remain."
+        "takes 50 us (31.3 % of the span) in 1 transfer while no kernel runs. One "
+        "transfer goes to the CPU, and the program then waits for the GPU. That wait would remain."
     )
 
 

@@ -47,7 +47,7 @@ def test_a_break_is_reported_in_the_words_of_the_log(tmp_path: Path) -> None:
     texts = findings(tmp_path, broken(), log_of(has_break=True))
     (text,) = [text for text in texts if "Graph break" in text]
     assert text.startswith("Graph break at model.py:23 in f: print is not supported.")
-    assert "reaches it 4 times" in text
+    assert "reaches this break 4 times" in text
     assert text.endswith("Do without.")
 
 

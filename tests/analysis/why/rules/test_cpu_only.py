@@ -33,7 +33,7 @@ def test_waiting_for_the_data_loader_is_reported(found: Ask, event: Make) -> Non
     assert finding.at_stake_ns == 60_000
     assert finding.share == 0.6
     assert finding.text == (
-        "The program waits 60 us (60 % of the 100 us from first start to last end) for the data "
+        "The program waits 60 us (60 % of the recorded 100 us) for the data "
         "loader, 50 us of it in "
         "decode (data.py:7)."
     )
@@ -81,8 +81,7 @@ def test_values_that_are_read_one_by_one(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-scalars", reading(event, 10))
     assert finding.at_stake_ns == 80_000
     assert finding.text.startswith(
-        "10 calls that read one value of a tensor (aten::item) take 80 us (40 % of the 198 us "
-        "from first start to last end)."
+        "10 calls that read one value of a tensor (aten::item) take 80 us (40 % of the recorded 198 us)."
     )
 
 
@@ -97,7 +96,7 @@ def test_waits_for_a_gpu_that_was_not_recorded(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-waits-for-gpu", events)
     assert finding.at_stake_ns is None
     assert finding.text.startswith(
-        "CPU threads wait 50 us (50 % of the 100 us from first start to last end) in 1 call that "
+        "CPU threads wait 50 us (50 % of the recorded 100 us) in 1 call that "
         "waits for a GPU "
         "(cudaStreamSynchronize)."
     )
@@ -121,8 +120,8 @@ def test_time_in_torch_compile_is_reported(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-compilation", compiling(event))
     assert finding.at_stake_ns == 120_000
     assert finding.text == (
-        "Compilation (torch.compile or Triton) takes 120 us (40 % of the 300 us from "
-        "first start to last end): 2 compilations, in 2 of 3 steps."
+        "Compilation (torch.compile or Triton) takes 120 us (40 % of the recorded "
+        "300 us): 2 compilations in 2 of 3 steps."
     )
 
 
@@ -145,11 +144,11 @@ def test_cpu_hot_names_op_and_function_with_most_own_time(
     op, function = found("cpu-hot", events)
     assert (op.at_stake_ns, function.at_stake_ns) == (100_000, 60_000)
     assert op.text == (
-        "aten::mm takes 100 us (50 % of the 200 us from first start to last end) in "
+        "aten::mm takes 100 us (50 % of the recorded 200 us) in "
         "2 calls, excluding nested calls."
     )
     assert function.text.startswith(
-        "work (a.py:3) takes 60 us (30 % of the 200 us from first start to last end) in 1 "
+        "work (a.py:3) takes 60 us (30 % of the recorded 200 us) in 1 "
     )
 
 
@@ -241,7 +240,7 @@ def test_slow_first_call_of_an_op_is_named_as_set_up(found: Ask, event: Make) ->
     ops = [event("aten::conv2d", 0, 900), *others]
     (finding,) = found("cpu-hot", ops)
     assert finding.text.endswith(
-        "first call takes 900 us of that; the median of the others is 20 us."
+        "first call takes 900 us of this time; the median of the others is 20 us."
     )
     assert finding.try_ is not None
     assert finding.try_.startswith("Call the op once before recording")
@@ -259,7 +258,7 @@ def test_calls_without_a_slow_first_one_are_no_set_up(
     (finding,) = found("cpu-hot", ops)
     assert "first call" not in finding.text
     assert finding.try_ is not None
-    assert finding.try_.startswith("Check its input sizes (fusetui")
+    assert finding.try_.startswith("Check the input sizes of the op (fusetui")
 
 
 def filling(event: Make) -> list[Any]:
@@ -274,11 +273,11 @@ def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(
     (finding,) = found("cpu-hot", [*filling(event), call("cudaLaunchKernel", 900, 10)])
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "Create the tensor on the GPU instead, for example torch.randn("
+        "Create the tensor on the GPU, for example with torch.randn("
     )
     (without_gpu,) = found("cpu-hot", filling(event))
     assert without_gpu.try_ is not None
-    assert without_gpu.try_.startswith("Check its input sizes (fusetui")
+    assert without_gpu.try_.startswith("Check the input sizes of the op (fusetui")
 
 
 def test_calls_of_the_runtime_are_not_called_less_often(
@@ -288,7 +287,7 @@ def test_calls_of_the_runtime_are_not_called_less_often(
     (finding,) = found("cpu-hot", events)
     assert finding.try_ is not None
     assert finding.try_.startswith(
-        "Check what it waits for: a runtime call launches work,"
+        "Check what the call waits for. A runtime call launches work,"
     )
 
 
@@ -337,12 +336,14 @@ def test_fewer_calls_are_advised_where_there_are_many_short_ones(
     few, long = short[:5], [event("aten::mm", 300 * n, 300) for n in range(20)]
     for events in (few, long):
         (remedy,) = remedies(found, events)
-        assert remedy.startswith("Check its input sizes (fusetui ops --by shape), and")
+        assert remedy.startswith(
+            "Check the input sizes of the op (fusetui ops --by shape), and"
+        )
 
 
 def test_no_tensors_are_advised_to_a_function(found: Ask, event: Make) -> None:
     for calls, dur, advice in (
-        (20, 10, "Call it less often,"),
+        (20, 10, "Reduce the number of calls,"),
         (3, 300, "code of the function itself"),
     ):
         events = [

@@ -112,8 +112,8 @@ def test_several_kernels_far_from_peak_name_the_one_with_most_at_stake(
 ) -> None:
     kernels = [("aten::mm", ALIGN8, 1_100), ("aten::mm", ALIGN8, 1_200)]
     (finding,) = found("far-from-peak", work(*kernels, args=LARGE), **A100)
-    assert "Most of that is 2 x gemm bf16" in finding.text
-    assert "2.3 ms at 44 %" in finding.text
+    assert "Most of this time is in 2 x gemm bf16" in finding.text
+    assert "(2.3 ms, 44 % of the attainable rate)" in finding.text
 
 
 def test_far_from_peak_ignores_kernels_of_an_algorithm_search(

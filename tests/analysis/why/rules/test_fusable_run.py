@@ -146,7 +146,7 @@ def test_without_modules_it_cannot_tell(lacking: Lack) -> None:
     (lack,) = lacking("fusable-run", work(*THREE, args=ROWS), **A100)
     assert (lack.missing, lack.record_with) == (
         "modules or annotations",
-        "with_stack=True, or record_function",
+        "with_stack=True or record_function",
     )
 
 

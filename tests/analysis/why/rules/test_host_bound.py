@@ -27,7 +27,7 @@ def test_host_bound_reports_the_gap_before_a_late_launch(
     assert finding.certainty == "certain"
     assert finding.text == (
         "The GPU waits 75 us (75.0 % of the span) for the CPU to launch the next kernel. "
-        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us); and 15 us outside recorded events."
+        "The CPU spends 60 us in ops, mostly aten::add (1 x, 60 us), and 15 us outside recorded events."
     )
 
 
@@ -48,8 +48,8 @@ def test_host_bound_names_the_module_that_holds_the_thread(
     told = finding.text.partition("The CPU spends ")[2]
     assert told == (
         "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 x, 45 "
-        "us); and 30 us in Python functions, mostly Linear (3 x, 30 us). The module with the most "
-        "of it is Linear (3 x, 90 us)."
+        "us); and 30 us in Python functions, mostly Linear (3 x, 30 us). The module "
+        "with the largest share is Linear (3 x, 90 us)."
     )
 
 
@@ -64,7 +64,7 @@ def test_host_bound_without_recorded_activity_advises_recording_it(
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
     for op_us, first in (
-        (20, ("To see what the CPU does, record with with_stack=True")),
+        (20, ("To see what the CPU does, set with_stack=True")),
         (50, "Use torch.compile"),
     ):
         events = [
@@ -84,7 +84,7 @@ def test_an_annotation_alone_does_not_tell_what_the_cpu_did(
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
     frame = event("/a.py(1): f", 0, 4, cat="python_function")
     for more, first in (
-        ([], "To see what the CPU does, record with with_stack=True"),
+        ([], "To see what the CPU does, set with_stack=True"),
         ([frame], "To see what the CPU does, put record_function()"),
     ):
         (finding,) = found(
@@ -222,7 +222,7 @@ def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
     remedy = remedy_of(found, waiting_between(event, launched))
     assert remedy.startswith(
         "Remove the wait in cudaStreamSynchronize (aten::add) between the "
-        "launches: a graph cannot contain it. Then use "
+        "launches, because a graph cannot contain it. Then use "
         'torch.compile(mode="reduce-overhead") or torch.cuda.graph() to replay '
         "the launches."
     )
@@ -248,7 +248,7 @@ def test_the_steps_with_a_wait_between_their_launches_are_counted(
     later = [*launched(3, 210, 215), *launched(4, 290, 295)]
     later += [event("aten::add", 206, 190)]
     events = [*steps, *waiting_between(event, launched), wait, *later]
-    assert "between the launches in 1 of 2 steps:" in remedy_of(found, events)
+    assert "between the launches in 1 of 2 steps," in remedy_of(found, events)
 
 
 def test_a_graph_does_not_contain_the_data_loader(
@@ -269,8 +269,8 @@ def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
         if one["name"] == "aten::add":
             one["name"] = (
                 "95 us outside recorded events; 60 us in ops, mostly aten::linear (3 "
-                "x, 45 us); and 30 us in Python functions, mostly Linear (3 x, 30 us). The module "
-                "with the most of it is Linear (3 x, 90 us)."
+                "x, 45 us); and 30 us in Python functions, mostly Linear (3 x, 30 "
+                "us). The module with the largest share is Linear (3 x, 90 us)."
             )
     assert "cudaStreamSynchronize" in remedy_of(found, events)
 
@@ -281,6 +281,6 @@ def test_a_trace_without_cpu_ops_is_to_be_recorded_with_them(
     """Stacks alone record nothing: they belong to the activity of the CPU."""
     remedy = remedy_of(found, [*launched(1, 0, 5), *launched(2, 90, 95)])
     assert remedy.startswith(
-        "To see what the CPU does, record it too: activities=[ProfilerActivity.CPU, "
+        "To see what the CPU does, record it too with activities=[ProfilerActivity.CPU, "
         "ProfilerActivity.CUDA], and with_stack=True for Python frames."
     )

@@ -56,7 +56,10 @@ def test_devices_of_compute_capability_7_have_float16(
 def test_no_gradient_is_scaled_in_inference(found: Ask) -> None:
     (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **V100)
     assert finding.try_ is not None
-    assert "dtype=torch.float16). It rounds inputs to a 10-bit mantissa" in finding.try_
+    assert (
+        "dtype=torch.float16). float16 rounds inputs to a 10-bit mantissa"
+        in finding.try_
+    )
     assert "GradScaler" not in finding.try_
     assert "gradients" not in finding.try_
 
@@ -215,7 +218,7 @@ def test_no_tensor_cores_reports_float32_attention_in_three_tf32_parts(
     (finding,) = found("no-tensor-cores", work_, **A100)
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
-        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, "
+        "1 float32 attention kernel takes 60 us (100 % of the span) on tensor cores, "
         "which compute each float32 product as 3 TF32 products. Matrix "
         "multiplication in bfloat16 is 6 times as fast on this device."
     )

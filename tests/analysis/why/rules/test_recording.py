@@ -33,7 +33,7 @@ def test_slow_first_step_beside_a_slower_one_counts_both(
     (finding,) = found("recording", steps(event, 300, 100, 1_200, 110, 90, 100))
     assert finding.text == (
         "2 of 6 steps (wall) take at least 1.5 times the median of the later steps "
-        "(100 us): ProfilerStep#2 1.2 ms, ProfilerStep#0, the first one, 300 us."
+        "(100 us): ProfilerStep#2 (1.2 ms), ProfilerStep#0 (300 us, the first step)."
     )
     assert finding.evidence == (2, 0)
 
@@ -43,8 +43,8 @@ def test_slow_first_step_before_other_slow_ones_mentions_them(
 ) -> None:
     (finding,) = found("recording", steps(event, 900, 100, 200, 110, 300, 100, 90, 80))
     assert finding.text == (
-        "The first step (wall) takes 900 us, 9 times as long as the median of the others (100 us); 2 later "
-        "ones take at least 1.5 times that median, at most 300 us (ProfilerStep#4)."
+        "The first step (wall) takes 900 us, 9 times as long as the median of the "
+        "others (100 us); 2 later steps take at least 1.5 times that median, up to 300 us (ProfilerStep#4)."
     )
 
 
@@ -125,7 +125,7 @@ def test_steps_of_a_server_differ(found: Ask, event: Make, launched: Make) -> No
 def test_fewer_than_three_steps_are_reported_as_few(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 110, 120))
     assert finding.text == (
-        "Only 2 steps were recorded: other steps may take more or less time."
+        "Only 2 steps were recorded, so other steps may take more or less time."
     )
 
 
@@ -152,7 +152,7 @@ def test_few_steps_ended_by_an_optimizer_are_reported(found: Ask, event: Make) -
     ]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *ends])
     assert finding.text == (
-        "Only 2 steps were recorded: other steps may take more or less time."
+        "Only 2 steps were recorded, so other steps may take more or less time."
     )
     assert (finding.try_, len(finding.evidence)) == ("Record at least 3 steps.", 2)
 
@@ -191,7 +191,7 @@ def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
         "3 launch calls (cudaLaunchKernel) were recorded, but no GPU "
     )
     assert finding.try_ is not None
-    assert "cuda-gdb): only one can trace the GPU at a time" in finding.try_
+    assert "cuda-gdb), because only one can trace the GPU at a time" in finding.try_
     assert "ProfilerActivity" not in finding.try_
     assert len(finding.evidence) == 3
 

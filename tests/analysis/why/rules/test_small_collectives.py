@@ -32,7 +32,10 @@ def test_small_collectives_reports_two_thousand_small_ones(found: Ask) -> None:
     (finding,) = found("small-collectives", reduces(2_020, 11, 8_192))
     assert finding.at_stake_ns == 2_020 * 11_000
     assert finding.part_of == "exposed-communication"
-    assert "2,020 all_reduce of bfloat16 (median 11 us), 16.38 kB each" in finding.text
+    assert (
+        "2,020 x all_reduce of bfloat16, 11 us each (median) and 16.38 kB each"
+        in finding.text
+    )
 
 
 def test_without_sizes_it_is_likely(found: Ask) -> None:
@@ -41,7 +44,10 @@ def test_without_sizes_it_is_likely(found: Ask) -> None:
         one["args"] = {}
     (finding,) = found("small-collectives", events)
     assert finding.certainty == "likely"
-    assert "100 all_reduce (median 11 us). They spend their time on" in finding.text
+    assert (
+        "100 x all_reduce, 11 us each (median). They spend their time on"
+        in finding.text
+    )
 
 
 @pytest.mark.parametrize(

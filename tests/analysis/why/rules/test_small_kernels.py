@@ -25,7 +25,7 @@ def test_small_kernels_reports_thirty_kernels_of_4_us(
     (finding,) = found("small-kernels", kernels(launched, 4))
     assert finding.at_stake_ns is None
     assert finding.text == (
-        "100 % of the 30 kernels are shorter than 5 us. They and the gaps "
+        "100 % of the 30 kernels are shorter than 5 us. These kernels and the gaps "
         "between them take 584 us (100 % of the span)."
     )
 

@@ -44,11 +44,10 @@ def test_unrecognized_kernel_names_it_with_its_launch_configuration(found: Ask) 
     assert finding.certainty == "likely"
     assert finding.text == (
         "matmul_k takes 60 % of kernel time, 6 ms (60.0 % of the span) in 1 launch "
-        "(mean 6 ms). It is probably hand-written: fusetui does not recognize its "
-        "name. The longest launch has 3,969 blocks of 256 threads for 40 "
+        "(mean 6 ms). The kernel is probably handwritten, because fusetui does not "
+        "recognize its name. The longest launch has 3,969 blocks of 256 threads for 40 "
         "multiprocessors; registers and shared memory allow an occupancy of 100 %. "
-        "Its roofline bound is unknown, because its name does not show what it "
-        "computes."
+        "The kernel's roofline bound is unknown, because its name does not show what it computes."
     )
     assert "ncu --set full --kernel-name matmul_k" in (finding.try_ or "")
 

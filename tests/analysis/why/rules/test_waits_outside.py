@@ -25,7 +25,7 @@ def test_waits_outside_reports_queued_work_on_an_idle_device(
     """Launched at 10 us, running at 95 us: of the gap 15-95 us all is queued."""
     (finding,) = found("waits-outside", [*launched(1, 0, 5), *launched(2, 10, 95)])
     assert finding.at_stake_ns == 80_000
-    assert "It waits for something unrecorded," in finding.text
+    assert "The GPU waits for something unrecorded," in finding.text
 
 
 def test_work_from_before_the_recording_is_likely(

@@ -28,7 +28,10 @@ def test_slow_first_launch_of_a_kernel_is_warm_up(found: Ask, event: Make) -> No
     events = [*first, *launch(event, 1200, 5), *launch(event, 1300, 5)]
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1_000_000
-    assert "one-time work: first kernel launches (1 x cudaLaunchKernel)" in finding.text
+    assert (
+        "warm-up, all of it in first kernel launches (1 call to cudaLaunchKernel)"
+        in finding.text
+    )
     assert found("slow-launches", events) == []
 
 
@@ -44,7 +47,7 @@ def test_warm_up_below_5_percent_is_told_as_a_sum_and_not_named(
     (finding,) = found("warm-up", [*events, *launch(event, 10_500, 5)])
     assert finding.at_stake_ns == 10_200_000
     assert (
-        "10 ms in first kernel launches (1 x cudaLaunchKernel), 200 us in other "
+        "10 ms in first kernel launches (1 call to cudaLaunchKernel), and 200 us in other "
         "one-time work." in (finding.text)
     )
 
@@ -81,7 +84,9 @@ def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
         *launch(event, 1400, 5),
     ]
     (finding,) = found("warm-up", events)
-    assert "one-time work: allocations (mostly 1 x cudaFree)" in finding.text
+    assert (
+        "warm-up, all of it in allocations (mostly 1 call to cudaFree)" in finding.text
+    )
 
 
 def test_a_launch_that_is_slow_again_is_no_warm_up(found: Ask, event: Make) -> None:
@@ -103,7 +108,7 @@ def test_slow_first_call_of_an_op_is_warm_up(found: Ask, event: Make) -> None:
     ]
     (finding,) = found("warm-up", [*ops, *launches])
     assert finding.at_stake_ns == 1_990_000 + 5_000
-    assert "first op calls (1 x aten::conv2d)" in finding.text
+    assert "first op calls (1 call to aten::conv2d)" in finding.text
 
 
 @pytest.mark.parametrize(("later", "speaks"), [(50, True), (250, False)])
@@ -137,7 +142,7 @@ def test_setup_calls_in_the_first_step_are_warm_up_and_no_allocation(
 ) -> None:
     (finding,) = found("warm-up", in_steps(event, 2, 0, 0, call=call))
     assert finding.at_stake_ns == 600_000
-    assert f"(2 x {call})" in finding.text
+    assert f"(2 calls to {call})" in finding.text
     assert found("allocation", in_steps(event, 2, 0, 0, call=call)) == []
 
 
@@ -164,7 +169,7 @@ def test_certainty_of_a_warm_up_depends_on_the_number_of_the_first_step(
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
     doubt = (
-        "Earlier steps may include the same work: the recording begins with "
+        "Earlier steps may have done the same work, because the recording begins with "
         f"{name}{first}."
     )
     assert finding.why_likely == (doubt if certainty == "likely" else None)
@@ -208,7 +213,7 @@ def test_first_step_of_more_than_twice_the_others_is_warm_up(
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
     assert finding.text.endswith(
-        "for one-time work: the first step. Other findings exclude this time."
+        "for warm-up, all of it in the first step. Other findings exclude this time."
     )
     (late,) = found("host-bound", events)
     assert late.at_stake_ns == 1000 * (500 + 2 * (1000 - 15))
@@ -310,7 +315,7 @@ def test_a_first_op_is_named_for_what_its_launches_leave(
     for ts, name in ((46_000, "mul"), (47_000, "add")):
         events += [event(f"aten::{name}", ts, 20), *launch(event, ts + 5, 5, name)]
     (finding,) = found("warm-up", events)
-    assert "in first op calls (mostly 1 x aten::add)" in finding.text
+    assert "in first op calls (mostly 1 call to aten::add)" in finding.text
 
 
 def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
@@ -325,7 +330,10 @@ def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
         events += [event("aten::outer", ts, outer), event("aten::inner", ts + 1, inner)]
     events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]
     (finding,) = found("warm-up", events)
-    assert "one-time work: first op calls (mostly 1 x aten::inner)" in finding.text
+    assert (
+        "warm-up, all of it in first op calls (mostly 1 call to aten::inner)"
+        in finding.text
+    )
 
 
 def test_an_op_that_launches_nothing_is_named_with_the_first_op_around_it(
@@ -342,7 +350,7 @@ def test_an_op_that_launches_nothing_is_named_with_the_first_op_around_it(
     ]
     (finding,) = found("warm-up", events)
     assert (
-        "one-time work: first op calls (mostly 1 x aten::arange, in aten::repeat)"
+        "warm-up, all of it in first op calls (mostly 1 call to aten::arange, in aten::repeat)"
         in finding.text
     )
 
@@ -357,7 +365,7 @@ def test_the_first_use_of_a_symbol_or_device_is_warm_up(
     events = [one for n in range(10) for one in launch(event, 100 * n, 5)]
     events += [event(call, 1_000, 6_000, cat="cuda_runtime"), *launch(event, 7_100, 5)]
     (finding,) = found("warm-up", events)
-    assert f"one-time work: setup calls (1 x {call})" in finding.text
+    assert f"warm-up, all of it in setup calls (1 call to {call})" in finding.text
 
 
 def test_calls_of_the_second_half_of_the_gpu_events_are_no_warm_up(

@@ -27,6 +27,8 @@ from fusetui.trace.model.sorted_arrays import count_below, count_until
 
 MIN_RUNS: Final = 20
 """A kernel with fewer runs is not judged."""
+MIN_FAST_RUNS: Final = 5
+"""Nor is one with fewer runs near the highest clock: their median is its usual time."""
 MIN_CLOCK_DROP_SHARE: Final = 0.05
 """By how much clocks must differ to count, as a share of the highest."""
 MAX_DROP_OF_HIGHEST: Final = 0.02
@@ -60,13 +62,13 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     much longer they took, as far as the lower clock explains it, added up.
     """
     kernels = facts.kernels
-    clock = average_over_kernels(kernels, CLOCK)
-    slower = find_slower_runs(kernels, clock)
+    clock_mhz = average_over_kernels(kernels, CLOCK)
+    slower = find_slower_runs(kernels, clock_mhz)
     at_stake_ns = int(slower.lost_ns.sum())
     if not at_stake_ns:
         return
 
-    low_mhz = round(np.median(clock[slower.kernels]))
+    low_mhz = round(np.median(clock_mhz[slower.kernels]))
     high_mhz = round(np.median(slower.highest_mhz))
 
     yield Claim(
@@ -84,7 +86,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
 
 @Rule(
     remedy="Raise the power limit if it was lowered{nvidia: (nvidia-smi -pl)|amd: "
-    "(amd-smi set --power-cap)}. Otherwise reduce the bytes and bits per "
+    "(amd-smi set --power-cap)}. Otherwise, reduce the bytes and bits per "
     "result with lower precision and fused kernels.",
     thresholds={
         "at_the_top": MIN_SHARE_OF_HIGHEST_POWER,
@@ -104,16 +106,16 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
     that it says nothing.
     """
     kernels = facts.kernels
-    clock = average_over_kernels(kernels, CLOCK)
-    power = average_over_kernels(kernels, POWER)
+    clock_mhz = average_over_kernels(kernels, CLOCK)
+    power_w = average_over_kernels(kernels, POWER)
 
     for device in kernels.devices:
-        capped = _find_capped_kernels(kernels, device, clock, power)
+        capped = _find_capped_kernels(kernels, device, clock_mhz, power_w)
         if capped is None:
             continue
 
-        at_stake_ns = _estimate_clock_cost(kernels, capped, clock)
-        usual_mhz = round(float(np.median(clock[capped.is_capped])))
+        at_stake_ns = _estimate_clock_cost(kernels, capped, clock_mhz)
+        usual_mhz = round(float(np.median(clock_mhz[capped.is_capped])))
         share = percent(capped.ns, capped.measured_ns)
 
         yield Claim(
@@ -143,29 +145,29 @@ class _CappedKernels(msgspec.Struct, frozen=True, eq=False):
 
 
 def _find_capped_kernels(
-    kernels: Kernels, device: int, clock: Floats, power: Floats
+    kernels: Kernels, device: int, clock_mhz: Floats, power_w: Floats
 ) -> _CappedKernels | None:
     """Find the kernels of a device that ran at its highest power and below its highest
     clock.
 
     Args:
         device: The index of the device; see Kernels.device.
-        clock: The mean clock over each kernel in MHz, nan where it was not recorded.
-        power: The mean power in W, likewise.
+        clock_mhz: The mean clock over each kernel, nan where it was not recorded.
+        power_w: The mean power, likewise.
 
     Returns:
         None if they take less than CAPPED_SHARE of the measured time, or if the power
             of the device is always at its highest.
     """
-    is_measured = kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+    is_measured = kernels.computes & ~np.isnan(clock_mhz) & ~np.isnan(power_w)
     is_measured &= kernels.device == device
     if not is_measured.any():
         return None
 
-    highest_w = power[is_measured].max()
-    fastest_mhz = clock[is_measured].max()
-    is_at_top = power >= MIN_SHARE_OF_HIGHEST_POWER * highest_w
-    is_slower = clock <= (1 - MIN_CLOCK_DROP_SHARE) * fastest_mhz
+    highest_w = power_w[is_measured].max()
+    fastest_mhz = clock_mhz[is_measured].max()
+    is_at_top = power_w >= MIN_SHARE_OF_HIGHEST_POWER * highest_w
+    is_slower = clock_mhz <= (1 - MIN_CLOCK_DROP_SHARE) * fastest_mhz
     is_capped = is_measured & is_at_top & is_slower
 
     capped_ns = kernels.cover(is_capped, device).ns
@@ -184,13 +186,13 @@ def _find_capped_kernels(
 
 
 def _estimate_clock_cost(
-    kernels: Kernels, capped: _CappedKernels, clock: Floats
+    kernels: Kernels, capped: _CappedKernels, clock_mhz: Floats
 ) -> int:
     """Estimate how much longer capped kernels took than at the highest clock, at most.
 
     Where several ran at once, the time counts once. Returns ns.
     """
-    lost_share = 1 - clock[capped.is_capped] / capped.fastest_mhz
+    lost_share = 1 - clock_mhz[capped.is_capped] / capped.fastest_mhz
     lost_ns = kernels.effective_ns[capped.is_capped] * lost_share
     lost_ns *= capped.ns / max(kernels.total_ns(capped.is_capped), 1)
 
@@ -239,7 +241,7 @@ class SlowerRuns(msgspec.Struct, frozen=True, eq=False):
     """How many kernels they are runs of."""
 
 
-def find_slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
+def find_slower_runs(kernels: Kernels, clock_mhz: Floats) -> SlowerRuns:
     """Find the runs of kernels that took longer because of a lower clock.
 
     Only kernels that run alone count. Runs of the same name, shapes and blocks are
@@ -247,27 +249,29 @@ def find_slower_runs(kernels: Kernels, clock: Floats) -> SlowerRuns:
     durations follow the clock (see _estimate_lost_ns).
 
     Args:
-        clock: The mean clock over each kernel in MHz, nan where it was not recorded.
+        clock_mhz: The mean clock over each kernel, nan where it was not recorded.
     """
-    compared = np.flatnonzero(kernels.computes & kernels.runs_alone & ~np.isnan(clock))
+    has_clock = ~np.isnan(clock_mhz)
+    compared = np.flatnonzero(kernels.computes & kernels.runs_alone & has_clock)
     lost_ns = np.zeros(len(compared), dtype=np.int64)
     highest_mhz = np.zeros(len(compared))
-    names = 0
+    slower_kernels = 0
 
-    for members in grouped(_number_launches(kernels, compared)).members_of_each():
+    runs_of_launches = grouped(_number_launches(kernels, compared))
+    for members in runs_of_launches.members_of_each():
         runs = compared[members]
         took_ns = kernels.end[runs] - kernels.start[runs]
-        lost_ns[members] = _estimate_lost_ns(took_ns, clock[runs])
-        highest_mhz[members] = clock[runs].max()
+        lost_ns[members] = _estimate_lost_ns(took_ns, clock_mhz[runs])
+        highest_mhz[members] = clock_mhz[runs].max()
         if lost_ns[members].any():
-            names += 1
+            slower_kernels += 1
 
     is_slower = lost_ns > 0
     return SlowerRuns(
         kernels=compared[is_slower],
         lost_ns=lost_ns[is_slower],
         highest_mhz=highest_mhz[is_slower],
-        names=names,
+        names=slower_kernels,
     )
 
 
@@ -293,7 +297,7 @@ def _number_launches(kernels: Kernels, indices: Rows) -> Rows:
     return group
 
 
-def _estimate_lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
+def _estimate_lost_ns(took_ns: Int64s, clock_mhz: Floats) -> Int64s:
     """Estimate how much longer each run of one kernel took because of the clock.
 
     It is what it took longer than the median of the runs near the highest clock, but no
@@ -301,46 +305,46 @@ def _estimate_lost_ns(took_ns: Int64s, clock: Floats) -> Int64s:
 
     Args:
         took_ns: How long each run took.
-        clock: The mean clock over each run, in MHz.
+        clock_mhz: The mean clock over each run.
 
     Returns:
-        ns for each run. All are 0 if there are fewer than MIN_RUNS runs, or a quarter
-        of that near the highest clock, if the clocks hardly differ, or if the durations
-        do not follow them.
+        ns for each run. All are 0 if there are fewer than MIN_RUNS runs, or fewer than
+        MIN_FAST_RUNS near the highest clock, if the clocks hardly differ, or if the
+        durations do not follow them.
     """
-    highest_mhz = clock.max()
-    is_fast: Flags = clock >= (1 - MAX_DROP_OF_HIGHEST) * highest_mhz
-    clocks_differ = clock.min() <= (1 - MIN_CLOCK_DROP_SHARE) * highest_mhz
+    highest_mhz = clock_mhz.max()
+    is_fast: Flags = clock_mhz >= (1 - MAX_DROP_OF_HIGHEST) * highest_mhz
+    clocks_differ = clock_mhz.min() <= (1 - MIN_CLOCK_DROP_SHARE) * highest_mhz
     has_enough_runs = len(took_ns) >= MIN_RUNS
-    has_enough_fast_runs = 4 * is_fast.sum() >= MIN_RUNS
+    has_enough_fast_runs = is_fast.sum() >= MIN_FAST_RUNS
     is_comparable = clocks_differ and has_enough_runs and has_enough_fast_runs
-    if not is_comparable or not is_slower_at_lower_clock(took_ns, clock):
+    if not is_comparable or not is_slower_at_lower_clock(took_ns, clock_mhz):
         return np.zeros_like(took_ns)
 
     longer_ns = took_ns - np.median(took_ns[is_fast])
-    explained_ns = took_ns * (1 - clock / highest_mhz)
+    explained_ns = took_ns * (1 - clock_mhz / highest_mhz)
     lost_ns = np.maximum(np.minimum(longer_ns, explained_ns), 0)
 
     return np.where(is_fast, 0, lost_ns).astype(np.int64)
 
 
-def is_slower_at_lower_clock(took_ns: Int64s, clock: Floats) -> bool:
+def is_slower_at_lower_clock(took_ns: Int64s, clock_mhz: Floats) -> bool:
     """Whether runs take longer the lower the clock is, more than by chance.
 
     This is Spearman's rank correlation, judged by its t statistic with n - 2 degrees of
     freedom.
 
-    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0)[::-1])
+    >>> is_slower_at_lower_clock(np.arange(10), clock_mhz=np.arange(10.0)[::-1])
     True
-    >>> is_slower_at_lower_clock(np.arange(10), clock=np.arange(10.0))
+    >>> is_slower_at_lower_clock(np.arange(10), clock_mhz=np.arange(10.0))
     False
 
     Args:
         took_ns: How long each run took.
-        clock: The mean clock over each run, in MHz.
+        clock_mhz: The mean clock over each run.
     """
     rank_of_time = mean_ranks(took_ns)
-    rank_of_clock = mean_ranks(clock)
+    rank_of_clock = mean_ranks(clock_mhz)
     if not rank_of_time.std() or not rank_of_clock.std():
         return False
 

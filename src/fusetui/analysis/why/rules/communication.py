@@ -50,9 +50,7 @@ MIN_DOMINANT_SHARE: Final = 0.5
 """
 MAX_KINDS_NAMED: Final = 3
 """How many kinds of transfers a sentence names."""
-NO_COMPUTE: Final = (
-    "Compare the ranks: this trace has no other work to overlap with communication."
-)
+NO_COMPUTE: Final = "Compare the ranks, because this trace has no other work to overlap with communication."
 """The remedy where no kernel computes."""
 WAITS: Final = (
     "Run fusetui ranks to find the rank that arrives last, and why. Overlap does not "
@@ -60,7 +58,7 @@ WAITS: Final = (
 )
 """The remedy where most of the time is waiting."""
 MAY_WAIT: Final = (
-    "Run fusetui ranks: overlap does not help if another rank arrives late. Record "
+    "Run fusetui ranks first, because overlap does not help if another rank arrives late. Record "
     "with record_shapes=True to see whether this collective moves more data; if so, "
     "send less or overlap it."
 )
@@ -72,8 +70,8 @@ Expert parallelism, sharded embeddings and pipelines have them.
 """
 EXCHANGED: Final = (
     "Send less, or overlap the exchange with the compute of another batch or "
-    "half-batch. Larger gradient buckets do not help: most of the time is in "
-    "exchanges. To find the late rank, run fusetui ranks on all traces of the job."
+    "half-batch. Larger gradient buckets do not help, because exchanges take most of "
+    "the time. To find the late rank, run fusetui ranks on all traces of the job."
 )
 """The remedy where most of the time is EXCHANGES."""
 MAY_MOVE_MORE: Final = (
@@ -83,10 +81,10 @@ MAY_MOVE_MORE: Final = (
 
 
 @Rule(
-    remedy="{training:Overlap it with compute: tune DDP's bucket_cap_mb and "
+    remedy="{training:Overlap communication with compute: tune DDP's bucket_cap_mb and "
     "gradient_as_bucket_view or FSDP's prefetching, or use a separate "
-    "stream|:Overlap it: let one half of the batch compute while the other "
-    "communicates. With tensor parallelism, fuse the all-reduce with the next "
+    "stream|:Overlap communication with compute: let one half of the batch compute "
+    "while the other half communicates. With tensor parallelism, fuse the all-reduce with the next "
     "norm, or use fewer ranks}. To find the late rank, run fusetui ranks on "
     "all traces of the job.",
     thresholds={
@@ -110,7 +108,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     if times.exposed_ns <= 0:
         return
 
-    exposed_ns = _measure_exposed_ns(facts)
+    exposed_ns = _measure_exposed_ns(kernels)
     kinds = _rank_exposed_kinds(facts, exposed_ns)
     least_ns = MIN_DOMINANT_SHARE * times.exposed_ns
     longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
@@ -177,7 +175,7 @@ def _choose_exposed_remedy(
     return None
 
 
-def _measure_exposed_ns(facts: Facts) -> Int64s:
+def _measure_exposed_ns(kernels: Kernels) -> Int64s:
     """Measure how long each communication kernel runs without compute beside it.
 
     Such time is called exposed, because no computation hides it.
@@ -185,13 +183,12 @@ def _measure_exposed_ns(facts: Facts) -> Int64s:
     Returns:
         ns for each event of the trace, 0 for all other events.
     """
-    kernels = facts.kernels
     running_ns = kernels.end - kernels.start
-    alone_ns = running_ns - kernels.overlap_ns(kernels.computes)
+    without_compute_ns = running_ns - kernels.overlap_ns(kernels.computes)
 
-    exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     communicates = kernels.communicates
-    exposed_ns[kernels.rows[communicates]] = alone_ns[communicates]
+    exposed_ns = np.zeros(len(kernels.trace), dtype=np.int64)
+    exposed_ns[kernels.rows[communicates]] = without_compute_ns[communicates]
 
     return exposed_ns
 
@@ -226,7 +223,7 @@ def _describe_kinds(kinds: Sequence[Transfers], exposed_ns: Int64s) -> str:
     for kind in shown_kinds:
         name = format_kind(kind, with_group)
         kind_ns = int(exposed_ns[kind.rows].sum())
-        texts.append(f"{name} {duration(kind_ns)}{format_moved_bytes(kind)}")
+        texts.append(f"{duration(kind_ns)} in {name}{format_moved_bytes(kind)}")
 
     return (
         ", ".join(texts)
@@ -240,8 +237,8 @@ def _explain_bandwidth_range(kinds: Sequence[Transfers]) -> str:
     if not any(kind.is_range for kind in kinds):
         return ""
     return (
-        ". The lower bandwidth is the average over all transfers; the upper is that "
-        "of the fastest transfers of each size"
+        ". The lower bandwidth is the average over all transfers; the upper one "
+        "is that of the fastest transfers of each size"
     )
 
 
@@ -262,20 +259,26 @@ def _describe_waiting(facts: Facts) -> str:
     The text is a sentence that begins with `. `, and "" if no transfer is known to
     wait.
     """
-    kinds = find_transfers(facts)
-    waits_ns = sum(int(kind.waits_ns.sum()) for kind in kinds)
+    waits_ns = 0
+    is_any_by_fastest = False
+    is_any_by_bytes = False
+    for kind in find_transfers(facts):
+        waits_ns += int(kind.waits_ns.sum())
+        is_any_by_fastest |= bool(kind.waits_ns[~kind.is_by_bytes].any())
+        is_any_by_bytes |= bool(kind.waits_ns[kind.is_by_bytes].any())
+
     if not waits_ns:
         return ""
 
     measures = []
-    if any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds):
+    if is_any_by_fastest:
         measures.append("the fastest transfer of each size")
 
-    if any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds):
+    if is_any_by_bytes:
         measures.append("the time that the bytes of a transfer explain")
     return (
-        f". {duration(waits_ns)} of all communication is waiting for other ranks or "
-        f"contention, judging by {' and '.join(measures)}"
+        f". {duration(waits_ns)} of all communication time is contention or "
+        f"waiting for other ranks, judging by {' and '.join(measures)}"
     )
 
 
@@ -412,9 +415,7 @@ SMALL_BYTES: Final = 1 << 20
 """Transfers of a kind are small if they have no more bytes than this on average."""
 MIN_COLLECTIVES: Final = 50
 """Fewer transfers of a kind are not many."""
-NO_SIZES: Final = (
-    "They are probably small, judging by their durations: sizes were not recorded."
-)
+NO_SIZES: Final = "Sizes were not recorded; judging by their durations, the collectives are probably small."
 """Why a finding about small transfers of unknown size is only likely."""
 
 
@@ -454,8 +455,8 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text="Many small collectives are exposed for "
-        f"{share_of_span(facts, at_stake_ns)}: {kinds_text}. They spend their "
-        "time on latency and waiting for other ranks, not on data.",
+        f"{share_of_span(facts, at_stake_ns)}: {kinds_text}. They spend their time on "
+        "latency and waiting for other ranks, not on moving data.",
         at_stake_ns=at_stake_ns,
         wanted=kernels.removal_of(is_small),
         rows=heaviest_rows(small_transfers, facts.trace.dur[small_transfers]),
@@ -481,7 +482,7 @@ def _is_small(kind: Transfers) -> bool:
 def _describe_small_kind(kind: Transfers, with_group: bool) -> str:
     """Describe one kind of small transfers.
 
-    An example is `73 all_reduce of bfloat16 (median 27.4 us), 8.2 kB each on average`.
+    An example is `73 x all_reduce of bfloat16, 27.4 us each (median) and 8.2 kB each (mean)`.
     The type and the size are left out where they are not known.
 
     Args:
@@ -491,9 +492,9 @@ def _describe_small_kind(kind: Transfers, with_group: bool) -> str:
     if kind.dtype:
         text += f" of {kind.dtype}"
 
-    text += f" (median {duration(kind.median_ns)})"
+    text += f", {duration(kind.median_ns)} each (median)"
     if kind.bytes:
-        text += f", {size(kind.bytes // len(kind.rows))} each on average"
+        text += f" and {size(kind.bytes // len(kind.rows))} each (mean)"
     return text
 
 
@@ -593,15 +594,15 @@ MAX_NAMES: Final = 3
 """How many names of collectives a sentence has."""
 TRANSFER: Final = lazy_pattern(r":(?:send|recv)\w*\Z")
 """Matches names of transfers between two ranks."""
-LASTS_UNTIL_ALL: Final = "Each lasts until all ranks of its group arrive."
+LASTS_UNTIL_ALL: Final = "Each collective lasts until all ranks of its group arrive."
 LASTS_UNTIL_PEER: Final = (
-    "Each lasts until the other rank joins and the data has moved."
+    "Each transfer lasts until the other rank joins and the data has moved."
 )
 
 
 @Rule(
     without_gpu=True,
-    remedy="Use GPU tensors with the {intel:xccl|:nccl} backend: its collectives "
+    remedy="Use GPU tensors with the {intel:xccl|:nccl} backend, whose collectives "
     "overlap with compute. Keep barriers, object collectives and collectives "
     "on CPU tensors out of the step. To find the late rank, run fusetui ranks "
     "on all traces of the job.",
@@ -669,11 +670,11 @@ def _note_collectives(facts: Facts, collectives: Rows, running: Cover) -> Claim:
 def _list_frequent_names(trace: Trace, rows: Rows) -> str:
     """Name the MAX_NAMES most frequent names of some rows.
 
-    An example is `12 gloo:all_reduce, 3 gloo:broadcast`.
+    An example is `12 x gloo:all_reduce, 3 x gloo:broadcast`.
     """
     names = Counter(trace.name_of(row) for row in rows.tolist())
     texts = []
     for name, frequency in names.most_common(MAX_NAMES):
-        texts.append(f"{count(frequency)} {printable(name)}")
+        texts.append(f"{count(frequency)} x {printable(name)}")
 
     return ", ".join(texts)

@@ -76,8 +76,8 @@ def explain_compilations(facts: Facts) -> CompileEvidence:
 
     text = (
         f" According to the compile log, {count(len(repeated_compilations))} of "
-        f"{plural(len(recorded_compilations), 'compilation')} follow a failed guard. The most "
-        f"frequent, in {printable(function)}: {printable(words)}."
+        f"{plural(len(recorded_compilations), 'compilation')} follow a failed guard. "
+        f"The most frequent failure is in {printable(function)}: {printable(words)}."
     )
     return CompileEvidence(text=text, remedy=_choose_remedy(answer))
 
@@ -144,9 +144,9 @@ def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
 
         yield Claim(
             text=f"Graph break at {_format_position(graph_break)}: {reason}. The "
-            f"program reaches it {plural(len(regions_after), 'time')} and spends "
-            f"{duration(between_ns)} between the two compiled regions. Nothing "
-            "is fused across them.",
+            f"program reaches this break {plural(len(regions_after), 'time')} and spends "
+            f"{duration(between_ns)} between the two compiled regions. Nothing is fused "
+            "across them.",
             rows=tuple(regions_after.tolist()),
             remedy=_choose_hint(graph_break),
         )

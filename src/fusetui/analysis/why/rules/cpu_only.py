@@ -283,7 +283,7 @@ def _describe_compilations(facts: Facts) -> str:
 
     compiling_ns_of_step = compilations.within(steps.start, steps.end)
     compiling_steps = int(np.count_nonzero(compiling_ns_of_step))
-    return f"{text}, in {count(compiling_steps)} of {plural(len(steps), 'step')}"
+    return f"{text} in {count(compiling_steps)} of {plural(len(steps), 'step')}"
 
 
 def _find_claimed_time(facts: Facts) -> Cover:
@@ -302,7 +302,7 @@ def _find_claimed_time(facts: Facts) -> Cover:
 @Rule(
     without_gpu=True,
     needs=("Python frames and modules",),
-    remedy="To see what the CPU does, {nsys:put torch.cuda.nvtx.range()|:record with "
+    remedy="To see what the CPU does, {nsys:put torch.cuda.nvtx.range()|:set "
     "with_stack=True, or put record_function()} around parts of the program.",
     thresholds={"least_own": LEAST_OWN_SHARE, "main": MAIN_THREAD_SHARE},
 )
@@ -439,25 +439,25 @@ MIN_RATIO_OF_FIRST_CALL: Final = 10
 """A first call that takes this many times the median of the others sets something up.
 """
 FIRST_CALL: Final = (
-    "Call the op once before recording: its first call initializes libraries, loads "
+    "Call the op once before recording, because its first call initializes libraries, loads "
     "kernels and chooses algorithms. Later calls are faster."
 )
 """The remedy for an op whose first call takes most of the time."""
 RUNTIME_CALL: Final = (
-    "Check what it waits for: a runtime call launches work, copies, or waits for the "
-    "device. This breakdown excludes the device's work."
+    "Check what the call waits for. A runtime call launches work, copies "
+    "data, or waits for the device. This breakdown excludes the device's work."
 )
 LONG_CALLS_OF_OP: Final = (
-    "Check its input sizes (fusetui ops --by shape), and look for a cheaper way to "
-    "compute the same result. Fewer calls would hardly help."
+    "Check the input sizes of the op (fusetui ops --by shape), and look for a cheaper way to "
+    "compute the same result. Making fewer calls would hardly help."
 )
 LONG_CALLS_OF_FUNCTION: Final = (
     "Check the code of the function itself (fusetui lines) for loops over elements "
-    "and for work that could be done once. Fewer calls would hardly help."
+    "and for work that could be done once. Making fewer calls would hardly help."
 )
 MANY_CALLS_OF_FUNCTION: Final = (
-    "Call it less often, or make it cheaper. To see where it is called, run fusetui "
-    "lines."
+    "Reduce the number of calls, or make each call "
+    "cheaper. To see the callers, run fusetui lines."
 )
 CONCATENATES: Final = (
     "Write into slices of one buffer instead of calling torch.cat: growing a cache "
@@ -469,9 +469,7 @@ LONG_CALL_NS: Final = 100_000
 """What calls cost that are longer on average does not depend on how many there are."""
 MIN_CALLS: Final = 10
 """Fewer calls are not many."""
-WAIT_REMEDY: Final = (
-    "Check what it waits for. Overlap the wait with other work, or shorten it."
-)
+WAIT_REMEDY: Final = "Check what the thread waits for, and overlap the wait with other work or shorten it."
 
 
 OF_PROFILER: Final = lazy_pattern(
@@ -496,8 +494,7 @@ def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
     without_gpu=True,
     needs=("CPU ops", "Python frames and modules"),
     remedy="Make fewer calls on larger tensors, or find a cheaper way to compute the "
-    "same result. To see where it is called, run fusetui ops and fusetui "
-    "lines.",
+    "same result. To see the callers, run fusetui ops and fusetui lines.",
     thresholds={
         "least_own": LEAST_OWN_SHARE,
         "slow_first": MIN_RATIO_OF_FIRST_CALL,
@@ -532,7 +529,7 @@ def _report_hot_op(facts: Facts, ops: OwnTimes) -> Iterator[Claim]:
         facts,
         longest,
         verb="takes",
-        apart=f", excluding nested calls{first_call}",
+        suffix=f", excluding nested calls{first_call}",
         remedy=FIRST_CALL if first_call else _choose_op_remedy(facts.trace, longest),
     )
 
@@ -553,7 +550,7 @@ def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
         facts,
         longest,
         verb="takes",
-        apart=", excluding nested calls",
+        suffix=", excluding nested calls",
         remedy=MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION,
     )
 
@@ -571,7 +568,7 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
         return
 
     longest = longest_first[0]
-    yield _make_hot_claim(facts, longest, verb="waits", apart="", remedy=WAIT_REMEDY)
+    yield _make_hot_claim(facts, longest, verb="waits", suffix="", remedy=WAIT_REMEDY)
 
 
 def _select_program_ops(trace: Trace, ops: OwnTimes) -> OwnTimes:
@@ -607,7 +604,7 @@ def _describe_slow_first_call(named: NamedTime) -> str:
         return ""
 
     return (
-        f". The first call takes {duration(first_ns)} of that; the median of the others is "
+        f". The first call takes {duration(first_ns)} of this time; the median of the others is "
         f"{duration(usual_ns)}"
     )
 
@@ -648,7 +645,7 @@ def _has_many_short_calls(named: NamedTime) -> bool:
 
 
 def _make_hot_claim(
-    facts: Facts, named: NamedTime, *, verb: str, apart: str, remedy: str | None
+    facts: Facts, named: NamedTime, *, verb: str, suffix: str, remedy: str | None
 ) -> Claim:
     """Claim the own time of one op, function or wait.
 
@@ -657,13 +654,13 @@ def _make_hot_claim(
     Args:
         named: What it is about.
         verb: What it does with the time: "takes" or "waits".
-        apart: What is said behind the number of calls.
+        suffix: What follows the number of calls.
         remedy: None for the remedy of the rule.
     """
     own_ns = min(named.share.ns, _cover_rows(facts, named.own.rows).ns)
     return Claim(
         text=f"{named.share.name} {verb} {format_share_of_recording(facts, own_ns)} in "
-        f"{plural(named.share.count, 'call')}{apart}.",
+        f"{plural(named.share.count, 'call')}{suffix}.",
         at_stake_ns=own_ns,
         rows=heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,

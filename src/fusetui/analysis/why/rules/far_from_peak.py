@@ -130,7 +130,10 @@ def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     reached = percent(attainable_ns, taken_ns)
     kernels_text = f"{run_count} x {dominant.short_name}"
 
-    return f". Most of that is {kernels_text}: {duration(taken_ns)} at {reached}"
+    return (
+        f". Most of this time is in {kernels_text} ({duration(taken_ns)}, {reached} of the "
+        "attainable rate)"
+    )
 
 
 def _choose_far_remedy(facts: Facts, is_far: Flags) -> str:

@@ -54,5 +54,5 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
         f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,
-        why_likely="The trace does not record what the CPU did in this time.",
+        why_likely="The trace does not record what the CPU did during this time.",
     )

@@ -49,7 +49,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         return
     has_module = kernels.module != NO_ROW
     if not has_module.any():
-        option = "with_stack=True, or record_function"
+        option = "with_stack=True or record_function"
         if facts.has_stacks:
             option = "record_function"
         raise CannotTellError("modules or annotations", option)

@@ -92,7 +92,7 @@ AS_GRAPHS: Final = (
     "|nvidia:torch.cuda.graph() to replay the launches|:torch.compile to fuse kernels}"
 )
 """How to replay launches instead of making them, by what the device can."""
-LATER_FIRST: Final = "Record later steps first, to see whether the delay remains. Then:"
+LATER_FIRST: Final = "Record later steps first, to see whether the delay remains. Then"
 """What to do before anything else where most of the span is warm-up."""
 FEWER_LAUNCHES: Final = (
     "Larger batches{training: and fused optimizers} also need fewer launches."
@@ -153,7 +153,8 @@ def _choose_host_bound_remedy(facts: Facts) -> str | None:
     """
     remedy = REPLAYED if facts.is_replayed else _compose_obstacle_remedy(facts)
     if is_mostly_warm_up(facts):
-        return f"{LATER_FIRST} {remedy or host_bound.remedy}"
+        later_remedy = remedy or host_bound.remedy
+        return f"{LATER_FIRST} {later_remedy[0].lower()}{later_remedy[1:]}"
     return remedy
 
 
@@ -182,8 +183,8 @@ def _compose_obstacle_remedy(facts: Facts) -> str | None:
             f"{FEWER_LAUNCHES}"
         )
     return (
-        f"Remove the wait in {obstacle.name} {where}: a graph cannot contain it. "
-        f"Then use {AS_GRAPHS}. {FEWER_LAUNCHES}"
+        f"Remove the wait in {obstacle.name} {where}, because a graph cannot "
+        f"contain it. Then use {AS_GRAPHS}. {FEWER_LAUNCHES}"
     )
 
 
@@ -226,7 +227,7 @@ def _find_time_that_counts(facts: Facts) -> Cover:
 def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags) -> str:
     """Describe what the CPU did in some gaps, and in which modules.
 
-    An example is `60 us in ops, mostly aten::add (3 x, 40 us); and 15 us outside
+    An example is `60 us in ops, mostly aten::add (3 x, 40 us), and 15 us outside
     recorded events`.
 
     Args:
@@ -248,9 +249,14 @@ def describe_activities(facts: Facts, ns_of_activity: Int64s, is_counted: Flags)
         names = _name_longest_slices(facts, activity, activity_ns, slices)
         texts.append(f"{length} {words[activity]}{names}")
 
+    modules = _name_longest_modules(facts, slices)
+    if len(texts) == 2:
+        comma = "," if "," in texts[0] else ""
+        return f"{texts[0]}{comma} and {texts[1]}{modules}"
+
     if len(texts) > 1:
         texts[-1] = f"and {texts[-1]}"
-    return "; ".join(texts) + _name_longest_modules(facts, slices)
+    return "; ".join(texts) + modules
 
 
 def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
@@ -297,7 +303,7 @@ def _name_longest_slices(
 def _name_longest_modules(facts: Facts, slices: SliceTimes) -> str:
     """Name the modules with the most of some time, as a sentence; "" without modules.
 
-    The text is `. The module with the most of it is Attention (3 x, 2 ms)`. Each module
+    The text is `. The module with the largest share is Attention (3 x, 2 ms)`. Each module
     counts without what lies in modules inside it.
 
     Args:
@@ -314,9 +320,9 @@ def _name_longest_modules(facts: Facts, slices: SliceTimes) -> str:
     if not names:
         return ""
 
-    modules_are = "module with the most of it is"
+    modules_are = "module with the largest share is"
     if len(names) > 1:
-        modules_are = "modules with the most of it are"
+        modules_are = "modules with the largest shares are"
     return f". The {modules_are} {' and '.join(name.text for name in names)}"
 
 
@@ -341,12 +347,12 @@ def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
     if writer != "nsys" and not _has_cpu_activity(facts.trace):
         activities = f"[{CPU_ACTIVITY}, {gpu_activity(facts.trace) or GPU_ACTIVITY}]"
         return (
-            f"To see what the CPU does, record it too: activities={activities}, and "
-            "with_stack=True for Python frames."
+            f"To see what the CPU does, record it too with activities={activities}, "
+            "and with_stack=True for Python frames."
         )
 
     return (
-        "To see what the CPU does, record with "
+        f"To see what the CPU does, {'use' if writer == 'nsys' else 'set'} "
         f"{recorded_with('with_stack=True', writer)}, or put {marks}"
     )
 
@@ -402,8 +408,8 @@ def _find_allocating_time(facts: Facts) -> Cover:
 
 @Rule(
     remedy="Do this work ahead (in data loader workers, or in a thread while the GPU "
-    "runs) or on the GPU. Graphs do not help: the CPU launches nothing "
-    "during this time.",
+    "runs) or on the GPU. Replaying launches as graphs does not help here, because "
+    "the CPU launches nothing during this time.",
     thresholds={
         "work_ns": WORK_NS,
         "slice_ns": SLICE_NS,
@@ -445,7 +451,10 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-NO_LAUNCHES: Final = "Graphs do not help: the CPU launches nothing during this time."
+NO_LAUNCHES: Final = (
+    "Replaying launches as graphs does not help here, because the "
+    "CPU launches nothing during this time."
+)
 PLAIN_NAME: Final = lazy_pattern(r"[A-Za-z0-9_:.]{1,100}")
 """Matches names that may be part of a remedy, in which braces have a meaning."""
 
@@ -492,13 +501,16 @@ def advise_against_cpu_op(op: str) -> str:
     device = "{intel:xpu|:cuda}"
     if stem(op) in CREATES:
         how = (
-            "Create the tensor on the GPU instead, for example torch.randn(..., "
+            "Create the tensor on the GPU, for example with torch.randn(..., "
             f'device="{device}")'
         )
     else:
-        how = f'Keep its inputs on the GPU (.to("{device}")) instead of in host memory'
+        how = (
+            f'Keep the inputs of {subject} on the GPU (.to("{device}")) '
+            "instead of in host memory"
+        )
 
-    return f"{how}: {subject} runs on the CPU."
+    return f"{how}. In this trace, {subject} runs on the CPU."
 
 
 SLOW_NS: Final = LONG_NS
@@ -506,7 +518,7 @@ SLOW_NS: Final = LONG_NS
 
 
 @Rule(
-    remedy="Check whether they recur at the same place. Possible causes are "
+    remedy="Check whether slow launch calls recur at the same place. Possible causes are "
     "allocation inside the call, a full launch queue, or the OS preempting "
     "the thread.",
     thresholds={"slow_ns": SLOW_NS},
@@ -579,7 +591,7 @@ MIN_SHARE_OF_SPAN: Final = 0.1
 
 REPLAYED_ALREADY: Final = (
     "Fuse pointwise kernels with each other{compile: (torch.compile)} or with "
-    "adjacent matrix products. Graphs already launch them."
+    "adjacent matrix products. Graphs already launch these kernels."
 )
 """The remedy for short kernels where graphs launch most of the GPU's work."""
 
@@ -617,7 +629,7 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     share = percent(len(short), len(kernels))
     yield Claim(
         text=f"{share} of the {plural(len(kernels), 'kernel')} are "
-        f"shorter than {duration(SHORT_KERNEL_NS)}. They and the gaps between them take "
+        f"shorter than {duration(SHORT_KERNEL_NS)}. These kernels and the gaps between them take "
         f"{share_of_span(facts, with_gaps_ns)}.",
         rows=heaviest_rows(short, trace.dur[short]),
         remedy=REPLAYED_ALREADY if facts.is_replayed else None,
@@ -643,7 +655,7 @@ LONGEST_SWITCH_NS: Final = 10_000
 
 @Rule(
     needs=("launch calls",),
-    remedy="Use fewer, larger kernels (fusion{compile:, torch.compile}).{pdl: On "
+    remedy="Use fewer, larger kernels by fusing them{compile:, for example with torch.compile}.{pdl: On "
     "Hopper and later, programmatic dependent launch hides the switch.}",
     thresholds={"longest_ns": LONGEST_SWITCH_NS},
     of_kernels=True,

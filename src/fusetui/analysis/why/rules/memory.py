@@ -32,7 +32,7 @@ from fusetui.analysis.why.rule import (
 from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.text.figures import count, duration, percent, quantity
+from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
@@ -66,8 +66,10 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             checkpointed.
     """
     kernels = facts.kernels
-    if not len(kernels.origins.modules):
-        if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
+    has_modules = len(kernels.origins.modules) > 0
+    if not has_modules:
+        checkpoints = facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)
+        if len(checkpoints):
             raise CannotTellError("Python frames and modules", "with_stack=True")
         return
 
@@ -184,8 +186,8 @@ CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
-    "Keep tensors in the layout in which they are read: .contiguous(), .clone(), "
-    "reshaping a transposed tensor and assigning by index copy them"
+    "Keep tensors in the layout in which they are read, because .contiguous(), "
+    ".clone(), reshaping a transposed tensor and assigning by index make copies"
 )
 """The remedy against copies."""
 JOINS: Final = "Write into slices of one buffer instead of calling torch.cat"
@@ -228,7 +230,7 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     shared_ns = kernels.total_ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
-        shared = f"; fusable-run also counts {duration(shared_ns)} of that"
+        shared = f"; the fusable-run finding also counts {duration(shared_ns)} of this"
 
     takes = "take" if int(copies.sum()) > 1 else "takes"
     return Claim(
@@ -370,15 +372,15 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
     waits = _count_copies_before_waits(facts, calls[is_to_host])
 
     yield Claim(
-        text=f"Copies between the GPU and pageable memory ({count(len(copy_rows))}) take "
-        f"{format_share_of_work(facts, at_stake_ns)} while no kernel runs.{_describe_remaining_waits(waits)}",
+        text="Copying between the GPU and pageable memory takes "
+        f"{format_share_of_work(facts, at_stake_ns)} in {plural(len(copy_rows), 'transfer')} "
+        f"while no kernel runs.{_describe_remaining_waits(waits)}",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(np.append(copy_rows, known_calls)),
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "
-        "for an event. Do not call .pin_memory() inline: it makes another "
-        "copy.",
+        "for an event. Do not call .pin_memory() inline, because it makes another copy.",
     )
 
 
@@ -429,17 +431,17 @@ def _describe_remaining_waits(waits: int) -> str:
     The text is "" for 0.
 
     >>> _describe_remaining_waits(1)
-    ' One of them copies to the CPU, and the program then waits for the GPU. That wait would remain.'
+    ' One transfer goes to the CPU, and the program then waits for the GPU. That wait would remain.'
     """
     if not waits:
         return ""
     if waits == 1:
         return (
-            " One of them copies to the CPU, and the program then waits for the GPU. "
+            " One transfer goes to the CPU, and the program then waits for the GPU. "
             "That wait would remain."
         )
     return (
-        f" {count(waits)} of them copy to the CPU, and the program then waits for the "
+        f" {count(waits)} transfers go to the CPU, and the program then waits for the "
         "GPU. Those waits would remain."
     )
 

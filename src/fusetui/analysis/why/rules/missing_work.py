@@ -262,8 +262,10 @@ EARLY: Final = UnrecordedWait(
 )
 """About gaps that probably wait for work from before the recording."""
 OUTSIDE: Final = UnrecordedWait(
-    text=" with the next work already launched. It waits for something unrecorded, "
-    "such as another device, a host function or other work.",
+    text=(
+        " although the next work is already launched. The GPU waits for something "
+        "unrecorded, such as another device, a host function or other work."
+    ),
     remedy=None,
     why_likely=None,
 )

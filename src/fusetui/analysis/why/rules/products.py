@@ -83,12 +83,12 @@ def alignment(facts: Facts) -> Iterator[Claim]:
         at_stake_ns = int(spared_ns.sum())
 
         yield Claim(
-            text=f"{text}. At the attainable rate they would take an estimated "
+            text=f"{text}. At the attainable rate, these products would take an estimated "
             f"{duration(at_stake_ns)} less{of_known}.",
             at_stake_ns=at_stake_ns,
             wanted=ReducedDurations(kernels.rows[unaligned], spared_ns),
             kernels=unaligned,
-            why_likely="Alignment may not be the only reason why they are slow.",
+            why_likely="Alignment may not be the only reason why these products are slow.",
         )
     elif is_large_enough(facts, taken_ns, of_kernels=True):
         yield Claim(text=f"{text}.", kernels=unaligned)
@@ -129,17 +129,19 @@ def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     products_at_once = amount.batch or 1
     times = f"{count(products_at_once)} times " if products_at_once > 1 else ""
 
-    return f", mostly {times}{left} by {right}"
+    before = ": " if int(is_selected.sum()) == 1 else ", mostly "
+
+    return f"{before}{times}{left} by {right}"
 
 
 HALF: Final = (
     "Use torch.autocast('cuda', dtype=torch.float16){scaler: with "
-    "torch.amp.GradScaler|training: with torch.cuda.amp.GradScaler}. It rounds "
+    "torch.amp.GradScaler|training: with torch.cuda.amp.GradScaler}. float16 rounds "
     "inputs to a 10-bit mantissa{training:; without loss scaling, small gradients "
     "vanish|:; values beyond 65,504 overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
-BFLOAT16: Final = "Use autocast with bfloat16. It rounds inputs to a 7-bit mantissa."
+BFLOAT16: Final = "Use autocast with bfloat16, which rounds inputs to a 7-bit mantissa."
 """The remedy where TF32 is no faster."""
 REMEDY_OF_TYPE: Final = {"float16": HALF, "bfloat16": BFLOAT16}
 """The remedy that uses a type; for TF32 it is that of the rule."""
@@ -153,9 +155,9 @@ def _format_speedup(ratio: float) -> str:
 
 @Rule(
     needs=(LISTED_DEVICE,),
-    remedy='Use TF32: torch.set_float32_matmul_precision("high")'
-    "{nvidia: (for convolutions, torch.backends.cudnn.allow_tf32)}. It rounds inputs to a 10-bit "
-    "mantissa; autocast to bfloat16 rounds to 7 bits.",
+    remedy='Use TF32, with torch.set_float32_matmul_precision("high"){nvidia: or, for '
+    "convolutions, torch.backends.cudnn.allow_tf32}. TF32 rounds inputs to a 10-bit "
+    "mantissa; autocast to bfloat16 rounds them to 7 bits.",
     of_kernels=True,
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
@@ -273,7 +275,7 @@ def _report_float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
 
     split_rate = (peak.flop_per_s("tf32") or 0) / SPLIT_PRODUCTS
     how = (
-        f"in tensor cores, which compute each float32 product as {SPLIT_PRODUCTS} "
+        f"on tensor cores, which compute each float32 product as {SPLIT_PRODUCTS} "
         "TF32 products"
     )
     yield from _report_slow_attention(facts, faster, split_rate, how, is_split=True)

@@ -88,22 +88,22 @@ def recording(facts: Facts) -> Iterator[Claim]:
 
 WITHOUT_GPU_EVENTS: Final = (
     "Check the warnings that the profiler prints when it starts. Close other "
-    "profilers and debuggers{nvidia: (Nsight, DCGM, cuda-gdb)}: only one can trace "
-    "the GPU at a time. Allow tracing{nvidia: "
-    "(NVreg_RestrictProfilingToAdminUsers=0; in a container, --cap-add=SYS_ADMIN)}. "
+    "profilers and debuggers{nvidia: (Nsight, DCGM, cuda-gdb)}, because only one can "
+    "trace the GPU at a time. Allow tracing{nvidia: with "
+    "NVreg_RestrictProfilingToAdminUsers=0 or, in a container, --cap-add=SYS_ADMIN}. "
     "On WSL, update the Windows driver or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
 WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
     "Check the warnings of nsys; fusetui prints those that the export contains. "
     "Close other profilers and debuggers (torch.profiler, Nsight Compute, DCGM, "
-    "cuda-gdb): only one can trace the GPU at a time. Allow tracing "
-    "(NVreg_RestrictProfilingToAdminUsers=0; in a container, --cap-add=SYS_ADMIN)."
+    "cuda-gdb), because only one can trace the GPU at a time. Allow tracing with "
+    "NVreg_RestrictProfilingToAdminUsers=0 or, in a container, --cap-add=SYS_ADMIN."
 )
 """The same remedy, where Nsight Systems recorded them."""
 WITHOUT_COUNTERS: Final = (
-    "Record without profiler_metrics: with it, torch.profiler records counter ranges "
-    "instead of kernels."
+    "Record without profiler_metrics, which makes "
+    "torch.profiler record counter ranges instead of kernels."
 )
 """The same remedy, where ranges of counters were recorded."""
 
@@ -157,8 +157,10 @@ def _note_stacks(facts: Facts) -> Iterator[Note]:
             text="CPU times include profiling overhead, because Python stacks were "
             "recorded. The GPU waited for the CPU, so the program may be faster "
             "without stack recording.",
-            remedy="To measure times, record again with with_stack=False. Keep this "
-            "trace for its frames.",
+            remedy=(
+                "To measure times, record again without stacks "
+                "(with_stack=False). Keep this trace for its Python frames."
+            ),
         )
 
 
@@ -202,7 +204,7 @@ def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
     yield Note(
         text=f"The launch calls of {plural(len(unlinked_events), 'GPU event')} "
         f"({percent(unlinked_ns, all_ns)} of GPU time) are not in the trace: "
-        "they ran before it began or were not recorded.",
+        "they ran before the trace began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded "
         "steps begin, so that no earlier work runs during them.",
         rows=heaviest_rows(unlinked_events, trace.dur[unlinked_events]),
@@ -260,8 +262,8 @@ def _describe_later_steps(steps: Steps, lengths: Int64s, later: Rows) -> str:
     takes = "takes" if len(later) == 1 else "take"
     longest = int(later[0])
     return (
-        f"; {plural(len(later), 'later one')} {takes} at least {MIN_RATIO_OF_FIRST_STEP} times "
-        f"that median, at most {duration(int(lengths[longest]))} ({printable(steps.names[longest])})"
+        f"; {plural(len(later), 'later step')} {takes} at least {MIN_RATIO_OF_FIRST_STEP} times "
+        f"that median, up to {duration(int(lengths[longest]))} ({printable(steps.names[longest])})"
     )
 
 
@@ -278,9 +280,9 @@ def _make_slow_steps_note(
     """
     named = []
     for index in slow[:MAX_STEPS_NAMED].tolist():
-        first = ", the first one," if index == 0 else ""
+        first = ", the first step" if index == 0 else ""
         takes = duration(int(lengths[index]))
-        named.append(f"{printable(steps.names[index])}{first} {takes}")
+        named.append(f"{printable(steps.names[index])} ({takes}{first})")
 
     dots = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
     return Note(
@@ -330,8 +332,10 @@ def _note_few_steps(facts: Facts) -> Iterator[Note]:
         remedy = f"Set active={MIN_STEPS_TO_COMPARE} or more in the profiler schedule."
 
     yield Note(
-        text=f"Only {plural(len(steps), 'step')} {'was' if len(steps) == 1 else 'were'} recorded: "
-        "other steps may take more or less time.",
+        text=(
+            f"Only {plural(len(steps), 'step')} "
+            f"{'was' if len(steps) == 1 else 'were'} recorded, so other steps may take more or less time."
+        ),
         remedy=remedy,
         rows=tuple(steps.rows.tolist()),
     )

@@ -41,7 +41,7 @@ MAX_KERNELS_TO_PRODUCT: Final = 6
     needs=("CPU ops",),
     remedy="{torch2:Use|:Update to torch 2.0 and use} "
     'torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
-    "transformers). Results may differ slightly, because it sums in another order.",
+    "transformers). Results may differ slightly, because this function sums in a different order.",
     thresholds={"farthest": MAX_KERNELS_TO_PRODUCT},
     of_kernels=True,
 )
@@ -60,8 +60,12 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
     is_between = np.zeros(len(kernels.rows), dtype=np.bool_)
     is_between[attention.between] = True
 
+    times = "once"
+    if len(softmaxes) > 1:
+        times = plural(len(softmaxes), "time")
+
     yield Claim(
-        text=f"Attention runs as separate kernels {plural(len(softmaxes), 'time')}"
+        text=f"Attention runs as separate kernels {times}"
         f"{name_dominant_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
         f"{format_share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,

@@ -50,8 +50,10 @@ A limit on blocks that no trace has decides it then.
 
 @Rule(
     needs=("launch configurations", "input shapes"),
-    remedy="Compare its time with the library operation for the same work. To see "
-    "what limits it, run ncu --set full --kernel-name NAME.",
+    remedy=(
+        "Compare the kernel's time with that of the library operation for the "
+        "same work. To see what limits the kernel, run ncu --set full --kernel-name NAME."
+    ),
     thresholds={"dominates": MIN_SHARE, "least_ns": MIN_NS},
     of_kernels=True,
 )
@@ -82,20 +84,20 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{_shorten_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
         f"time, {format_share_of_work(facts, taken_ns)} in {plural(launches, 'launch')} "
-        f"(mean {duration(taken_ns // launches)}). It is probably hand-written: "
-        f"fusetui does not recognize its name.{_describe_longest_launch(facts, longest)} "
+        f"(mean {duration(taken_ns // launches)}). The kernel is probably "
+        "handwritten, because fusetui does not recognize its "
+        f"name.{_describe_longest_launch(facts, longest)} "
         f"{KNOWN_WORK if is_known else UNKNOWN_WORK}",
         kernels=longest,
         remedy=_compose_remedy(name),
-        why_likely="Only its name suggests that it comes from no known library.",
+        why_likely="Only the unrecognized name suggests that the kernel is handwritten.",
     )
 
 
-KNOWN_WORK: Final = (
-    "Its arithmetic and bytes follow from its op and shapes; see the roofline bound."
-)
+KNOWN_WORK: Final = "The kernel's arithmetic and bytes follow from its op and shapes; see the roofline bound."
 UNKNOWN_WORK: Final = (
-    "Its roofline bound is unknown, because its name does not show what it computes."
+    "The kernel's roofline bound is unknown, because its name does not show what it "
+    "computes."
 )
 
 
@@ -129,12 +131,13 @@ def _compose_remedy(name: str) -> str:
     """
     identifier = IDENTIFIER.match(name)
     option = f" --kernel-name {identifier[0]}" if identifier else ""
-    ncu = f"nvidia: To see what limits it, run ncu --set full{option} --launch-count 1."
+    ncu = f"nvidia: To see what limits the kernel, run ncu --set full{option} --launch-count 1."
 
     return (
-        "Compare its time with a library kernel for the same work, such as torch.matmul. To record "
-        "its shapes, wrap it in an op (torch.library) and set record_shapes=True."
-        f"{{{ncu}|amd: To see what limits it, run rocprof-compute profile.}}"
+        "Compare the kernel's time with that of a library kernel for the same work, such as "
+        "torch.matmul. To record its shapes, wrap the kernel in an op "
+        "(torch.library) and set record_shapes=True."
+        f"{{{ncu}|amd: To see what limits the kernel, run rocprof-compute profile.}}"
     )
 
 

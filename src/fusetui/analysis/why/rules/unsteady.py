@@ -40,7 +40,7 @@ Attention is none of them: its lengths may vary within its tensors.
 
 @Rule(
     needs=("launch calls", "input shapes"),
-    remedy="Check clocks and temperature{nvidia: (nvidia-smi -q -d "
+    remedy="Check the clocks and the temperature{nvidia: (nvidia-smi -q -d "
     "PERFORMANCE,CLOCK)|amd: (amd-smi metric)}, and other work on the device. "
     "Lock the clocks to compare measurements.",
     thresholds={

@@ -25,7 +25,7 @@ from fusetui.analysis.why.warming import (
     MIN_SHARE_OF_TIME_LATE,
     are_recurring,
 )
-from fusetui.text.figures import count, duration
+from fusetui.text.figures import duration, plural
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import (
@@ -45,15 +45,15 @@ ITSELF: Final = lazy_pattern(
 
 MORE_WORKERS: Final = (
     "Prepare more batches ahead with more workers (num_workers), a larger "
-    "prefetch_factor and persistent_workers=True. Otherwise make preprocessing "
-    "cheaper, or move it to the GPU."
+    "prefetch_factor and persistent_workers=True. If that does not help, make "
+    "preprocessing cheaper or move it to the GPU."
 )
 """The remedy where batches come from other processes."""
 
 FEWER_BATCHES: Final = (
-    "Build batches from fewer, larger tensors, or fetch the next batch in a thread "
-    "while the step runs (a prefetcher). More workers do not help: the batches were "
-    "ready."
+    "Build batches from fewer, larger tensors, or fetch the next "
+    "batch in a thread while the step runs (a prefetcher). More workers do not help, "
+    "because the batches were ready."
 )
 """The remedy where the calls return as soon as they can."""
 
@@ -180,18 +180,18 @@ UNCACHED: Final = (
     "Look for {intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or "
     "PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in the environment, "
     "}torch.{intel:xpu|:cuda}.empty_cache() in the loop, or a library with its own "
-    "allocator. Frees this frequent bypass the caching allocator."
+    "allocator. Such frequent frees mean that something bypasses the caching allocator."
 )
 """The remedy where memory is freed all the time."""
 
 GROWING: Final = (
-    "Run each shape on each stream before recording; the caching allocator is still "
-    "growing, and nothing is freed.{segments: If sizes vary, "
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls.}"
+    "Run each shape on each stream before recording, because the "
+    "caching allocator is still growing and frees nothing.{segments: If sizes vary, "
+    "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to reduce the number of calls.}"
 )
 """The remedy where memory is allocated and never freed."""
 MAY_STILL_GROW: Final = (
-    "The allocator may still be filling its pool: the trace has no steps."
+    "The trace has no steps, so the allocator may still be filling its pool."
 )
 """Why a finding about growing memory is only likely without steps."""
 
@@ -240,7 +240,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or "
-        f"freed, mostly in {count(call_count)} x {name}.",
+        f"freed, mostly in {plural(call_count, 'call')} to {name}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
         rows=heaviest,

@@ -21,7 +21,7 @@ from fusetui.analysis.why.warming import (
     OneTimeSlices,
     earlier_steps_are_missing,
 )
-from fusetui.text.figures import count, duration
+from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import (
@@ -43,8 +43,8 @@ MIN_SHARE_NAMED: Final = 0.05
 
 @Rule(
     needs=("launch calls",),
-    remedy="Record later steps to measure the steady state: {nsys:nsys profile "
-    "--capture-range=cudaProfilerApi and torch.cuda.profiler.start() before "
+    remedy="To measure the steady state, record later steps with {nsys:nsys profile "
+    "--capture-range=cudaProfilerApi and a call to torch.cuda.profiler.start() before "
     "them|:torch.profiler.schedule(wait=..., warmup=..., active=...)}. To "
     "shorten startup, {nvidia:set CUDA_MODULE_LOADING=EAGER, |amd:set "
     "HIP_ENABLE_DEFERRED_LOADING=0, }cache compiled code, and run each shape "
@@ -82,7 +82,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     rows = np.concatenate([part.slices.rows for part in largest])
 
     yield Claim(
-        text=f"Warm-up: the GPU waits {share_of_span(facts, all_ns)} for one-time work: "
+        text=f"The GPU waits {share_of_span(facts, all_ns)} for warm-up"
         f"{_describe_parts(facts, largest, all_ns)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
         rows=facts.longest_waited_for(rows),
@@ -130,7 +130,7 @@ def _describe_parts(facts: Facts, named: Sequence[_OneTimeWork], all_ns: int) ->
     is_alone = len(named) == 1
     rest_ns = all_ns - sum(part.waited_ns for part in named)
     if is_alone and not rest_ns:
-        return _describe_part(facts, named[0], is_alone=True)
+        return f", all of it in {_describe_part(facts, named[0], is_alone=True)}"
 
     texts = []
     for part in named:
@@ -139,7 +139,9 @@ def _describe_parts(facts: Facts, named: Sequence[_OneTimeWork], all_ns: int) ->
 
     if rest_ns:
         texts.append(f"{duration(rest_ns)} in other one-time work")
-    return ", ".join(texts)
+
+    *before, last = texts
+    return f": {', '.join(before)}, and {last}" if before else f": {last}"
 
 
 def _explain_doubt(steps: Steps) -> str | None:
@@ -154,15 +156,13 @@ def _explain_doubt(steps: Steps) -> str | None:
         return None
 
     first = printable(steps.names[0])
-    return (
-        f"Earlier steps may include the same work: the recording begins with {first}."
-    )
+    return f"Earlier steps may have done the same work, because the recording begins with {first}."
 
 
 def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
-    An example is `first kernel launches (mostly 19 x cudaLaunchKernel)`. Of ops,
+    An example is `first kernel launches (mostly 19 calls to cudaLaunchKernel)`. Of ops,
     the innermost one is named, and the first call around it too.
 
     Args:
@@ -180,7 +180,7 @@ def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
 
     mostly = "" if has_name.all() else "mostly "
     calls = _select_outermost(trace, rows_with_wait[has_name])
-    text = f"{count(len(calls))} x {frame_text(trace.names[longest_name])}"
+    text = f"{plural(len(calls), 'call')} to {frame_text(trace.names[longest_name])}"
     outer_op = _name_outer_op(trace, calls, slices.rows) if slices.of_ops else ""
 
     return f"{slices.what} ({mostly}{text}{outer_op})"
