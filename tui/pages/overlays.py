@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
-from fusetui.text.cutting import clip, joined
+from fusetui.text.cutting import clip, joined, middle_clip
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import step_wall, steps_of
@@ -998,8 +998,10 @@ def _choice_rows(
     ellipsis = choose_glyphs(state.ascii_only).ellipsis
 
     def formatted(index: int, width: int) -> list[Styled]:
+        # The end of a path is the name of the file, which tells traces apart.
+        name = middle_clip(names[index], width, ellipsis)
         summary = clip(summaries[index], width - name_cells, ellipsis)
-        return [(names[index].ljust(name_cells), "strong"), (summary, "plain")]
+        return [(name.ljust(name_cells), "strong"), (summary, "plain")]
 
     return Rows(
         identity=(offers, summaries, heading),
