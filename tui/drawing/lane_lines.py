@@ -205,7 +205,7 @@ def draw_program_location_line(
         glyphs: The drawing characters of the terminal.
         path: What is on the critical path; None if it is not shown.
     """
-    blocks: list[Styled] = []
+    pieces: list[Styled] = []
     frame_of_cell = _locate_program_in_cells(side, view, place, width, path)
     for (name, highlight), equal_cells in groupby(frame_of_cell):
         size = len(list(equal_cells))
@@ -214,12 +214,12 @@ def draw_program_location_line(
         elif highlight:
             block = draw_highlighted_slice(name, size, glyphs, highlight)
         else:
-            touches_block = ends_with_slice(blocks)
+            touches_block = ends_with_slice(pieces)
             block = draw_filled_slice(
                 name, size, SliceKind.PYTHON, touches_block, glyphs
             )
-        blocks.append(block)
-    return blocks
+        pieces.append(block)
+    return pieces
 
 
 def _locate_program_in_cells(
