@@ -387,7 +387,8 @@ def _list_short_name_words(trace: Trace, row: int) -> Iterator[Said]:
         return
     from fusetui.gpu.kernel_names.short_words import short_words  # once it is asked for
 
-    yield Said(f"short name: {decoded.short}", "title")
+    if decoded.short:
+        yield Said(f"short name: {decoded.short}", "title")
     for word, meaning in short_words(decoded):
         yield Said(f"  {word}: {meaning}")
     yield Said(f"  {decoded.family}: {find_meaning(decoded.family, LIBRARIES)}")
