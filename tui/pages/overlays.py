@@ -782,8 +782,8 @@ def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
     lines = _wrap_wide_lines(_describe_slice(side, about, width, glyphs), width)
     if overlay.before:
         before = _wrap_lines(overlay.before, width)
-        return _Text("finding, then its evidence", [*before, Said(""), *lines])
-    return _Text("everything about this slice", lines)
+        lines = [*before, Said(""), *lines]
+    return _Text(overlay.title, lines)
 
 
 def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
