@@ -533,6 +533,20 @@ def draw_idle_line(
     return parts
 
 
+def find_visible_idle_reasons(
+    side: Side, view: View, width: int, glyphs: Glyphs
+) -> set[str]:
+    """Return the reasons, as keys of IDLE, that the lines of idle time show in the
+    window: in letters, names or the colors of bars. `width` is that of the time axis,
+    in cells."""
+    names = set()
+    for idle in side.insight.idle or ():
+        for cell in _compute_idle_cells(side, view, idle, width, glyphs):
+            if cell.reason != NO_REASON:
+                names.add(idle.reasons[cell.reason].name)
+    return names
+
+
 def _label_idle_cells(name: str, width: int) -> str:
     """Return the text of a block of idle time: the short name of the reason if it fits
     in `width` cells, else its letter in each cell. `name` is the key of the reason in

@@ -474,10 +474,13 @@ def _make_details(state: State) -> TextPicture:
         )
     if view.gap:
         draw_gap_lines = partial(
-            describe_gap_with_legend, side, view.gap, glyphs=glyphs
+            describe_gap_with_legend, side, view, view.gap, glyphs=glyphs
         )
         return make_ruled_picture(
-            (side, view.gap), "idle time", glyphs.rule, draw_gap_lines
+            (side, view.gap, view.begin, view.end),
+            "idle time",
+            glyphs.rule,
+            draw_gap_lines,
         )
     if view.has_selection:
         return make_slice_details(
