@@ -164,10 +164,11 @@ def describe_range(
 
 def list_idle_letters(side: Side, view: View, width: int, glyphs: Glyphs) -> list[str]:
     """Return the letter and short name of each reason why a device was idle that the
-    timeline shows on a screen of `width` cells, by total time, the longest first.
+    timeline shows on a screen of `width` cells.
 
-    If the window shows no idle time, all reasons are listed. The list is empty if the
-    reasons are not known yet.
+    Those whose letters or names are on the screen precede those that only color bars;
+    among each, the longest by total time comes first. If the window shows no idle
+    time, all reasons are listed. The list is empty if the reasons are not known yet.
     """
     ns_by_reason: Counter[str] = Counter()
     for idle_of_device in side.insight.idle or ():
@@ -176,7 +177,9 @@ def list_idle_letters(side: Side, view: View, width: int, glyphs: Glyphs) -> lis
     cells_of_axis = divide_timeline(width, 0).width
     visible = find_visible_idle_reasons(side, view, cells_of_axis, glyphs)
     names = [name for name, _ in ns_by_reason.most_common()]
-    listed = [name for name in names if name in visible] or names
+    in_blocks = [name for name in names if name in visible.in_blocks]
+    in_bars = [name for name in names if name in visible.in_bars - visible.in_blocks]
+    listed = [*in_blocks, *in_bars] or names
     return [f"{IDLE[name].letter} {IDLE[name].short}" for name in listed]
 
 

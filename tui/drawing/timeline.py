@@ -533,18 +533,26 @@ def draw_idle_line(
     return parts
 
 
+class VisibleReasons(NamedTuple):
+    """The idle reasons that the lines of idle time show in a window, as keys of IDLE."""
+
+    in_blocks: set[str]  # in letters or names
+    in_bars: set[str]  # in the colors of bars
+
+
 def find_visible_idle_reasons(
     side: Side, view: View, width: int, glyphs: Glyphs
-) -> set[str]:
-    """Return the reasons, as keys of IDLE, that the lines of idle time show in the
-    window: in letters, names or the colors of bars. `width` is that of the time axis,
-    in cells."""
-    names = set()
+) -> VisibleReasons:
+    """Return the reasons that the lines of idle time show in the window. `width` is
+    that of the time axis, in cells."""
+    visible = VisibleReasons(in_blocks=set(), in_bars=set())
     for idle in side.insight.idle or ():
         for cell in _compute_idle_cells(side, view, idle, width, glyphs):
-            if cell.reason != NO_REASON:
-                names.add(idle.reasons[cell.reason].name)
-    return names
+            if cell.reason == NO_REASON:
+                continue
+            names = visible.in_bars if cell.level else visible.in_blocks
+            names.add(idle.reasons[cell.reason].name)
+    return visible
 
 
 def _label_idle_cells(name: str, width: int) -> str:

@@ -13,8 +13,13 @@ from fusetui.analysis.why.model import IDLE
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.drawing.range_lines import describe_gap_with_legend, format_idle_legend
+from fusetui.tui.drawing.range_lines import (
+    describe_gap_with_legend,
+    format_idle_legend,
+    list_idle_letters,
+)
 from fusetui.tui.drawing.schemes import UNICODE
+from fusetui.tui.drawing.timeline import find_visible_idle_reasons
 from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.view import find_gap_times, find_selected_times
 from fusetui.tui.pages.overlays import OVERLAYS
@@ -86,6 +91,22 @@ def test_the_letters_in_the_window_are_explained(known: State) -> None:
     assert "o CPU op" in legend(selected)
     longest_alone = windowed(selected, times[0] + 400_000, times[0] + 500_000)
     assert legend(longest_alone) == "idle reasons:   p Python"
+
+
+def test_letters_in_the_lane_are_explained_before_the_colors_of_bars(
+    known: State,
+) -> None:
+    whole = replace(known, size=Size(80, 24))
+    cells = divide_timeline(80, 24).width
+    visible = find_visible_idle_reasons(whole.side, whole.view, cells, UNICODE)
+    listed = list_idle_letters(whole.side, whole.view, 80, UNICODE)
+    shorts = [text[2:] for text in listed]
+    in_blocks = {IDLE[name].short for name in visible.in_blocks}
+    in_bars = {IDLE[name].short for name in visible.in_bars} - in_blocks
+    assert in_blocks
+    assert in_bars
+    assert {*shorts[: len(in_blocks)]} == in_blocks
+    assert {*shorts[len(in_blocks) :]} == in_bars
 
 
 def test_a_window_without_idle_time_explains_all_letters(known: State) -> None:
