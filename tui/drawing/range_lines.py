@@ -177,9 +177,9 @@ def list_idle_letters(side: Side, view: View, width: int, glyphs: Glyphs) -> lis
     cells_of_axis = divide_timeline(width, 0).width
     visible = find_visible_idle_reasons(side, view, cells_of_axis, glyphs)
     names = [name for name, _ in ns_by_reason.most_common()]
-    in_blocks = [name for name in names if name in visible.in_blocks]
-    in_bars = [name for name in names if name in visible.in_bars - visible.in_blocks]
-    listed = [*in_blocks, *in_bars] or names
+    in_cells = [name for name in names if name in visible.in_cells]
+    in_bars = [name for name in names if name in visible.in_bars - visible.in_cells]
+    listed = [*in_cells, *in_bars] or names
     return [f"{IDLE[name].letter} {IDLE[name].short}" for name in listed]
 
 

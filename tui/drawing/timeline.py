@@ -536,7 +536,7 @@ def draw_idle_line(
 class VisibleReasons(NamedTuple):
     """The idle reasons that the lines of idle time show in a window, as keys of IDLE."""
 
-    in_blocks: set[str]  # in letters or names
+    in_cells: set[str]  # in letters or names
     in_bars: set[str]  # in the colors of bars
 
 
@@ -545,12 +545,12 @@ def find_visible_idle_reasons(
 ) -> VisibleReasons:
     """Return the reasons that the lines of idle time show in the window. `width` is
     that of the time axis, in cells."""
-    visible = VisibleReasons(in_blocks=set(), in_bars=set())
+    visible = VisibleReasons(in_cells=set(), in_bars=set())
     for idle in side.insight.idle or ():
         for cell in _compute_idle_cells(side, view, idle, width, glyphs):
             if cell.reason == NO_REASON:
                 continue
-            names = visible.in_bars if cell.level else visible.in_blocks
+            names = visible.in_bars if cell.level else visible.in_cells
             names.add(idle.reasons[cell.reason].name)
     return visible
 

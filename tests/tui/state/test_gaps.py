@@ -101,12 +101,12 @@ def test_letters_in_the_lane_are_explained_before_the_colors_of_bars(
     visible = find_visible_idle_reasons(whole.side, whole.view, cells, UNICODE)
     listed = list_idle_letters(whole.side, whole.view, 80, UNICODE)
     shorts = [text[2:] for text in listed]
-    in_blocks = {IDLE[name].short for name in visible.in_blocks}
-    in_bars = {IDLE[name].short for name in visible.in_bars} - in_blocks
-    assert in_blocks
+    in_cells = {IDLE[name].short for name in visible.in_cells}
+    in_bars = {IDLE[name].short for name in visible.in_bars} - in_cells
+    assert in_cells
     assert in_bars
-    assert {*shorts[: len(in_blocks)]} == in_blocks
-    assert {*shorts[len(in_blocks) :]} == in_bars
+    assert {*shorts[: len(in_cells)]} == in_cells
+    assert {*shorts[len(in_cells) :]} == in_bars
 
 
 def test_a_window_without_idle_time_explains_all_letters(known: State) -> None:
