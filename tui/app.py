@@ -134,8 +134,10 @@ class FusetuiApp(Ending):
         """Return the filters that Textual applies to every drawn line. They keep
         control characters, and with `ascii_only` all others outside ASCII, from the
         terminal."""
-        ascii_only = [ASCII_DOOR] if self.state.ascii_only else []
-        return [DOOR, *ascii_only, *super().get_line_filters()]
+        filters: list[LineFilter] = [DOOR]
+        if self.state.ascii_only:
+            filters.append(ASCII_DOOR)
+        return [*filters, *super().get_line_filters()]
 
     def on_mount(self) -> None:
         """Start to read what the options name: traces, memory snapshots, or
@@ -270,14 +272,17 @@ class FusetuiApp(Ending):
             return True
         if not is_starting(self.state):
             return False
-        for waiting_event in self._early:
-            if not isinstance(waiting_event, events.Key):
-                continue
-            waiting_action = registry.action_for(waiting_event.key, self.state)
-            if waiting_action is not None and waiting_action.name in TEXTS:
-                return True
+        if any(self._opens_line(earlier) for earlier in self._early):
+            return True
         action = registry.action_for(event.key, self.state)
         return action is None or bool(action.needs(self.state))
+
+    def _opens_line(self, event: Typed) -> bool:
+        """Return whether a key opens a line for text, such as that of a search."""
+        if not isinstance(event, events.Key):
+            return False
+        action = registry.action_for(event.key, self.state)
+        return action is not None and action.name in TEXTS
 
     async def _press_waiting_keys(self) -> None:
         """Press the keys that waited, in their order, until one has to wait again."""
@@ -471,15 +476,18 @@ class FusetuiApp(Ending):
         Traces that are no longer wanted, because others are being read, are dropped.
         """
         state = self.state
-        if loaded.paths is not state.wanted or state.reading is None:
+        is_wanted = loaded.paths is state.wanted and state.reading is not None
+        if not is_wanted:
             return
         notices = list(loaded.notices)
         # part of what was asked for does not replace traces that are open
-        if loaded.is_whole or (loaded.sides and not state.sides):
-            # What is kept is that of the trace that makes room for this one.
-            not_kept = keep(state) if loaded.paths != state.paths else ""
-            if not_kept:
-                notices.append(not_kept)
+        is_shown = loaded.is_whole or (loaded.sides and not state.sides)
+        if is_shown:
+            if loaded.paths != state.paths:
+                # the view of the trace that makes room for this one is saved
+                why_not_saved = keep(state)
+                if why_not_saved:
+                    notices.append(why_not_saved)
             self.do(partial(registry.arrived, sides=loaded.sides))
             self.do(partial(restore_view, kept=loaded.kept))
             self.do(partial(replace, kept_as=loaded.kept_as))

@@ -107,10 +107,12 @@ def load(
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
-        only_path = paths[0] if len(traces) == len(paths) == 1 else ""
         sides = _make_sides(traces, paths)
+        are_all_read = len(traces) == len(paths)
+        # views are saved for single traces only
+        only_path = paths[0] if are_all_read and len(paths) == 1 else ""
         kept, kept_as = read_saved_view(only_path)
-        if len(traces) == len(paths):
+        if are_all_read:
             from fusetui.tui.recent_traces import remember_opened  # not at the start
 
             remember_opened(paths)
@@ -176,35 +178,42 @@ def _read(
     where a file cannot be read.
     """
 
-    def preview(trace: Trace) -> None:
-        post(
-            partial(registry.previewed, paths=paths, sides=_make_sides([trace], paths))
-        )
+    def post_preview(trace: Trace) -> None:
+        sides = _make_sides([trace], paths)
+        post(partial(registry.previewed, paths=paths, sides=sides))
 
-    def report(path: str, done: int, total: int) -> None:
+    def post_progress(path: str, done: int, total: int) -> None:
         post(partial(reading.progressed, path=path, done=done, total=total))
 
     traces: list[Trace] = []
     notices: list[str] = []
-    show_preview = preview if len(paths) == 1 else None
+    # two traces are shown together, once both are read
+    preview = post_preview if len(paths) == 1 else None
     with suppress(NothingReadError):
         for path in paths:
-            trace = open_trace(
-                path, partial(report, path), stop=stopped, preview=show_preview
-            )
-            trace, sentences = _join_captures(trace, captured_by, show_preview)
-            if compile_log:
-                from fusetui.analysis.compiled.finding import attach_log
-
-                trace = attach_log(trace, compile_log)
-            if any(map(is_compiler, trace.names)):
-                _note_compilations(trace)
+            report = partial(post_progress, path)
+            trace = open_trace(path, report, stop=stopped, preview=preview)
+            trace, sentences = _join_captures(trace, captured_by, preview)
+            trace = _add_compilations(trace, compile_log)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
             # the trace that was being read is kept, as far as it was read
             if stopped():
                 break
     return traces, notices
+
+
+def _add_compilations(trace: Trace, compile_log: str) -> Trace:
+    """Return the trace with the torch.compile log at path `compile_log`; "" is none.
+    Graph breaks and compilations are noted on its lanes where it shows a compiler."""
+    if compile_log:
+        from fusetui.analysis.compiled.finding import attach_log  # many modules
+
+        trace = attach_log(trace, compile_log)
+    shows_compiler = any(is_compiler(name) for name in trace.names)
+    if shows_compiler:
+        _note_compilations(trace)
+    return trace
 
 
 def _note_compilations(trace: Trace) -> None:
@@ -352,14 +361,16 @@ def look(
         post_hits(SearchHits(asked.text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else explain_missing_parts(trace, query)
-    are_names_enough = not query.words or trace.report.prefix
-    if not query.reads_args and are_names_enough:
-        post_hits(replace(group_hits(trace, asked.text, rows), missing=missing))
-        return
     if not query.reads_args:
+        # words may also match args, which are not read before the trace is whole
+        are_names_enough = not query.words or trace.report.prefix
+        if are_names_enough:
+            post_hits(replace(group_hits(trace, asked.text, rows), missing=missing))
+            return
         post_hits(group_hits(trace, asked.text, rows, share=0.0))
+    needs_process = start and len(trace) >= MIN_SLICES_FOR_HELPER
     # a process is only worth its start once the user has stopped typing
-    if start and len(trace) >= MIN_SLICES_FOR_HELPER and not _wait_for_pause(cancelled):
+    if needs_process and not _wait_for_pause(cancelled):
         return
     for hits in _search_args(asked, query.reads_args, cancelled, start):
         post_hits(replace(hits, missing=missing))
@@ -390,11 +401,9 @@ def post_matching_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> No
     lanes: frozenset[int] = frozenset()
     wrong = ""
     try:
-        matches = (
-            match_names(pattern.text, join_lane_names(asked.side.lanes))
-            ^ pattern.excluded
-        )
-        lanes = frozenset(np.flatnonzero(matches).tolist())
+        is_match = match_names(pattern.text, join_lane_names(asked.side.lanes))
+        is_wanted = ~is_match if pattern.excluded else is_match
+        lanes = frozenset(np.flatnonzero(is_wanted).tolist())
     except WrongQueryError as error:
         wrong = str(error)
     answer = partial(
@@ -578,20 +587,33 @@ def named(state: State, asked: str) -> str:
     """
     from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
 
-    if not re.fullmatch(AMOUNT, asked):
+    is_amount_alone = re.fullmatch(AMOUNT, asked) is not None
+    if not is_amount_alone:
         return asked
     page = registry.page_of(state)
-    change = page.change(state)
-    if change:
-        return change
+    change_of_finding = page.change(state)
+    if change_of_finding:
+        return change_of_finding
     object_of_row = page.changed_part(state)
-    if object_of_row is not None:
-        return f"{object_of_row} {asked}" if object_of_row else ""
-    slice_row = state.view.selected if state.page == TIMELINE else page.subject(state)
-    if slice_row == NO_ROW:
+    if object_of_row is None:  # the slice decides
+        object_of_row = _name_selected_slice(state)
+    return f"{object_of_row} {asked}" if object_of_row else ""
+
+
+def _name_selected_slice(state: State) -> str:
+    """Return the selected slice, or that of the row under the cursor, as a change names
+    it, such as `op:aten::mm`; "" where no change can name it."""
+    if state.page == TIMELINE:
+        row = state.view.selected
+    else:
+        row = registry.page_of(state).subject(state)
+    if row == NO_ROW:
         return ""
     trace = state.side.trace
-    object_kind = CHANGED_BY_ROLE.get(Role(int(trace.role[slice_row])))
+    object_kind = CHANGED_BY_ROLE.get(Role(int(trace.role[row])))
+    if object_kind is None:
+        return ""
+    # the page of modules also lists those that are Python frames
     if object_kind == "python" and state.page == "modules":
         object_kind = "module"
-    return f"{object_kind}:{trace.name_of(slice_row)} {asked}" if object_kind else ""
+    return f"{object_kind}:{trace.name_of(row)}"

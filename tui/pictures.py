@@ -51,15 +51,8 @@ def shown(
     timeline of the first trace shows, in ns of the file. Raise Error where the app
     could not show that page.
     """
-    # the panes of the page alone have `size`
-    screen_size = Size(
-        size.width, size.height + 2
-    )  # with the bar of pages and the keys
-    screen_size = replace(
-        screen_size, height=screen_size.height - 1 + tabs_height(screen_size)
-    )
     no_keys: dict[str, tuple[str, ...]] = dict.fromkeys(registry.BY_ACTION, ())
-    state = State(size=screen_size, keymap=no_keys)
+    state = State(size=_add_bars(size), keymap=no_keys)
     state = _settle_state(state, registry.arrived(state, make_sides(traces, names)))
     for side in state.sides:
         for piece in compute_pieces(side.trace, never):
@@ -74,6 +67,15 @@ def shown(
         view = over(side, state.view, begin, end)
         state = _settle_state(state, moving.set_view(state, view))
     return state
+
+
+def _add_bars(page_size: Size) -> Size:
+    """Return the size of a screen on which the page itself has `page_size`: with the
+    bar of pages above it, and the line of keys below it."""
+    with_two_lines = replace(page_size, height=page_size.height + 2)
+    # a low screen has no bar of pages
+    bars_height = tabs_height(with_two_lines) + 1
+    return replace(page_size, height=page_size.height + bars_height)
 
 
 def drawn(
@@ -307,20 +309,23 @@ def _draw_segment(
     color = _format_color(style.color if style else None, scheme)
     background_color = _format_color(style.bgcolor if style else None, scheme)
     is_bold = bool(style and style.bold)
-    drawn_segment = _DrawnSegment([], [])
+    shapes: list[tuple[str, str]] = []
+    texts: list[str] = []
     if background_color != scheme.background:
         background = _make_shape_path(x, top, cell_len(segment.text), WHOLE_CELL)
-        drawn_segment.shapes.append((background_color, background))
+        shapes.append((background_color, background))
     for run in _split_runs(segment.text):
         run_cell = x + run.begin
-        if run.text[0] in SHAPES:
-            for shape in SHAPES[run.text[0]]:
+        # a run of a character that is drawn as shapes has only that character
+        first_character = run.text[0]
+        if first_character in SHAPES:
+            for shape in SHAPES[first_character]:
                 path = _make_shape_path(run_cell, top, run.cells, shape)
-                drawn_segment.shapes.append((color, path))
+                shapes.append((color, path))
         elif not run.text.isspace():
             span = _make_text_span(run.text.rstrip(), run_cell, color, is_bold)
-            drawn_segment.texts.append(span)
-    return drawn_segment
+            texts.append(span)
+    return _DrawnSegment(shapes, texts)
 
 
 def _format_color(color: Color | None, scheme: Scheme) -> str:

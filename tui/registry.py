@@ -399,25 +399,27 @@ def help_sections(
     Sections whose keys act on the page in front come first. Actions that need a replay
     on the screen come last in their section.
     """
-    of_page = {action.section for action in page_of(state).actions}
+    sections_of_page = {action.section for action in page_of(state).actions}
 
-    def rank(entry: tuple[str, list[Action]]) -> int:
+    def rank(section_and_actions: tuple[str, list[Action]]) -> int:
         """The page itself, what else acts on it, what acts everywhere, all others."""
-        section, actions = entry
-        acting = sum(action_applies(action, state) for action in actions)
-        # most of them apply now
-        acts_here = 2 * acting > len(actions)
+        section, actions = section_and_actions
         if section == EVERYWHERE:
             return 2
-        if section in of_page and acts_here:
-            return 0
-        return 1 if acts_here else 3
+        applying = [action for action in actions if action_applies(action, state)]
+        do_most_apply = 2 * len(applying) > len(actions)
+        if not do_most_apply:
+            return 3
+        return 0 if section in sections_of_page else 1
+
+    def needs_replay(action: Action) -> bool:
+        return action in replays.SECOND
 
     for section, actions in sorted(by_section(), key=rank):
         texts = []
-        for entry in sorted(actions, key=lambda item: item in replays.SECOND):
-            keys = format_all_keys(entry, state)
-            texts.append((keys, entry.title, entry.help))
+        for listed in sorted(actions, key=needs_replay):
+            keys = format_all_keys(listed, state)
+            texts.append((keys, listed.title, listed.help))
         yield section, tuple(texts)
 
 

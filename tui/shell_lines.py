@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQueryError
@@ -130,24 +131,26 @@ def _make_timeline_command(state: State) -> Command:
     """
     side = state.side
     trace = side.trace
+    paths = (_active_path(state),)
     time_range = state.time_range
     if time_range is not None:
-        begin = time_range.begin - trace.begin_ns
-        end = time_range.end - trace.begin_ns
-    elif _find_shown_step(state):
-        step_option = f"--step={_find_shown_step(state)}"
-        return Command("why", (_active_path(state),), (step_option,), has_log=True)
+        begin_ns = time_range.begin
+        end_ns = time_range.end
     else:
-        begin = state.view.begin + side.origin - trace.begin_ns
-        end = state.view.end + side.origin - trace.begin_ns
-    whole_ns = trace.end_ns - trace.begin_ns
-    # the window shows the whole trace
-    if begin <= 0 and end >= whole_ns:
-        if len(state.sides) == 2:
-            return _make_diff_command(state)
-        return Command("summary", (_active_path(state),))
-    options = f"--from={max(0, begin)}", f"--to={min(end, whole_ns)}"
-    return Command("why", (_active_path(state),), options, has_log=True)
+        shown_step = _find_shown_step(state)
+        if shown_step:
+            return Command("why", paths, (f"--step={shown_step}",), has_log=True)
+        begin_ns = state.view.begin + side.origin
+        end_ns = state.view.end + side.origin
+    is_whole_trace = begin_ns <= trace.begin_ns and end_ns >= trace.end_ns
+    if is_whole_trace and len(state.sides) == 2:
+        return _make_diff_command(state)
+    if is_whole_trace:
+        return Command("summary", paths)
+    # the options count from the begin of the trace, and a window may reach beyond it
+    from_ns = max(begin_ns, trace.begin_ns) - trace.begin_ns
+    to_ns = min(end_ns, trace.end_ns) - trace.begin_ns
+    return Command("why", paths, (f"--from={from_ns}", f"--to={to_ns}"), has_log=True)
 
 
 def _find_shown_step(state: State) -> str:
@@ -177,28 +180,28 @@ def _make_kernels_command(state: State) -> Command:
     """
     paths = (_active_path(state),)
     view = state.kernels
-    if kernels.shown_table(state).role is not Role.KERNEL:
+    table = kernels.shown_table(state)
+    if table.role is not Role.KERNEL:
         return _make_ops_command(state)
-    by_option = f"--by={kernels.shown_table(state).by}"
-    all_groups = (by_option, "--top=0")
+    all_groups = Command(
+        "kernels", paths, (f"--by={table.by}", "--top=0"), has_log=True
+    )
     if view.words:
-        notes = (NOT_FILTERED.format("words"),)
-        return Command("kernels", paths, all_groups, notes, has_log=True)
-    terms = [_make_query_term(state, only) for only in view.only]
-    if not terms:
-        return Command("kernels", paths, all_groups, has_log=True)
-    without_term = [
-        only.by for only, term in zip(view.only, terms, strict=True) if not term
-    ]
-    if without_term:
-        notes = (NOT_FILTERED.format(without_term[0]),)
-        return Command("kernels", paths, all_groups, notes, has_log=True)
-    is_of_names = all(only.by in IN_TABLES for only in view.only)
-    if is_of_names and kernels.shown_table(state).by == "name":
-        where_option = f"--where={' and '.join(terms)}"
-        return Command("kernels", paths, (where_option,), has_log=True)
-    where_option = f"--where={' and '.join(['kind = kernel', *terms])}"
-    return Command("slices", paths, (where_option,))
+        return replace(all_groups, notes=(NOT_FILTERED.format("words"),))
+    if not view.only:
+        return all_groups
+    terms = []
+    for entered_group in view.only:
+        term = _make_query_term(state, entered_group)
+        if not term:
+            return replace(all_groups, notes=(NOT_FILTERED.format(entered_group.by),))
+        terms.append(term)
+    query = " and ".join(terms)
+    # the table of kernels has a column for these fields; for others, list the slices
+    has_columns = all(entered_group.by in IN_TABLES for entered_group in view.only)
+    if has_columns and table.by == "name":
+        return Command("kernels", paths, (f"--where={query}",), has_log=True)
+    return Command("slices", paths, (f"--where=kind = kernel and {query}",))
 
 
 def _make_query_term(state: State, only: Only) -> str:

@@ -208,6 +208,12 @@ def test_forks_are_named_with_what_helps(
     assert describe_left_out_forks([]) == []
 
 
+def wait_for_command_line(child: subprocess.Popen[bytes]) -> None:
+    """Wait until /proc shows it, which is shortly after a program was started."""
+    while process(child.pid) is None and child.poll() is None:
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(
     ("trace", "code"),
     [('{"traceEvents": [],"traceName": "x" }', 1), (TAIL, 0)],
@@ -228,6 +234,7 @@ def test_record_ends_with_an_error_where_the_trace_is_empty(
     with tempfile.TemporaryDirectory(dir="/tmp") as sock:
         door = {OPEN: "1", FOLDER: sock, "TRACE": trace}
         with subprocess.Popen([sys.executable, FAKE], env=os.environ | door) as child:
+            wait_for_command_line(child)
             line = ["record", "--no-open", "--pid", str(child.pid), "--out", str(out)]
             assert cli.run(line) == code
     said = capfd.readouterr().err

@@ -159,7 +159,7 @@ def test_keys_typed_while_the_terminal_is_asked_are_not_lost(trace: Path) -> Non
         while QUESTION not in shown.output:
             shown._read()
         shown.press("3" + LIGHT + "?" + DEVICE)
-        shown.wait_for("keys   Esc closes")
+        shown.wait_for("help   Esc closes")
         shown.press("\x1b")
         shown.wait_for("Enter go to longest")
 

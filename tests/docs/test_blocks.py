@@ -69,7 +69,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(block: Any, folder: Path) -> str:
         if is_plain(block):
             return "".join(command(line, folder) for line in block.text.splitlines())
-        if block.kind != "python":
+        # The client of mcp takes the stderr of its first import, which may be a test's.
+        needs_own_process = block.kind != "python" or "mcp" in block.text
+        if needs_own_process:
             return str(in_a_process(block, folder))
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as printed:
             patch.chdir(folder)

@@ -162,3 +162,15 @@ async def test_o_without_recent_traces_shows_what_was_named(
         await settled(app, pilot)
         assert app.state.overlay is not None
         assert "here.json.gz" in screen(app)
+
+
+async def test_a_path_longer_than_the_list_is_cut_before_its_file_name(
+    kept: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("long-" * 20)
+    remember_opened([trace_at(folder / "attention_fused.json.gz")])
+    async with opened([str(LESSON)], (60, 18)) as (app, pilot):
+        await pilot.press("o")
+        await settled(app, pilot)
+        assert "ttention_fused.json.gz" in screen(app)
+        assert "…" in screen(app)

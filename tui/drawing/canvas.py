@@ -268,7 +268,8 @@ class Canvas(Widget, inherit_bindings=False):
         key has changed, which is cheaper to compute than the line itself.
         """
         width, height = self.size
-        for y in range(height) if line is None else (line,):
+        lines = range(height) if line is None else range(line, line + 1)
+        for y in lines:
             key = self._picture.key(y, width, height) if self._picture else None
             previous = self._drawn.get(y)
             if previous is not None and previous.key == key:

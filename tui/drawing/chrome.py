@@ -225,21 +225,25 @@ def _choose_tab_texts(tabs: tuple[Tab, ...], width: int) -> list[str]:
     current page, and short titles. If none fits, only the current page keeps its title,
     and the others are shown by their keys.
     """
-    titles = [f"{tab.key} {tab.title}".strip() for tab in tabs]
-    short_titles = [f"{tab.key} {tab.short}".strip() for tab in tabs]
-    spacious = [f" {title} " for title in titles]
-    close = [f" {title}" for title in titles]
-    short = [f" {title}" for title in short_titles]
-    short_beside_front = []
-    for tab, long_text, short_text in zip(tabs, close, short, strict=True):
-        short_beside_front.append(long_text if tab.is_here else short_text)
-    for candidate in (spacious, close, short_beside_front, short):
-        if sum(map(len, candidate)) <= width:
-            return candidate
-    keys = []
-    for tab, title in zip(tabs, titles, strict=True):
-        keys.append(f" {title if tab.is_here or not tab.key else tab.key} ")
-    return keys
+    spacious = []
+    close = []
+    short_beside_current = []
+    short = []
+    keys_beside_current = []
+    for tab in tabs:
+        title = f"{tab.key} {tab.title}".strip()
+        short_title = f"{tab.key} {tab.short}".strip()
+        spacious.append(f" {title} ")
+        close.append(f" {title}")
+        short_beside_current.append(f" {title if tab.is_here else short_title}")
+        short.append(f" {short_title}")
+        # a page without a key keeps its title, too
+        keeps_title = tab.is_here or not tab.key
+        keys_beside_current.append(f" {title if keeps_title else tab.key} ")
+    for texts in (spacious, close, short_beside_current, short):
+        if sum(map(len, texts)) <= width:
+            return texts
+    return keys_beside_current
 
 
 def make_tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:

@@ -29,7 +29,7 @@ from fusetui.gpu.roofline.row import describe_work, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import NO_ROW
+from fusetui.trace.model.arrays import NO_ROW, Int32s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined, without_times
@@ -80,22 +80,34 @@ def _generate_json(value: object, levels: int, ellipsis: str) -> Iterator[str]:
     Lists and objects that are nested more than `levels` deep are replaced by
     `ellipsis`. Long strings are cut to what a screen can show.
     """
-    if not isinstance(value, dict | list) or not value:
-        shown_value = value[: MAX_VALUE_CHARS + 1] if isinstance(value, str) else value
-        yield json.dumps(shown_value, ensure_ascii=False, default=str)
-        return
-    if levels == 0:
+    is_nested = isinstance(value, dict | list) and len(value) > 0
+    if is_nested and levels == 0:
         yield ellipsis
-        return
-    is_object = isinstance(value, dict)
-    yield "{" if is_object else "["
-    for index, key in enumerate(value if is_object else range(len(value))):
-        if index:
-            yield ", "
-        if isinstance(key, str):
-            yield f"{json.dumps(key[: MAX_VALUE_CHARS + 1], ensure_ascii=False)}: "
-        yield from _generate_json(value[key], levels - 1, ellipsis)
-    yield "}" if is_object else "]"
+    elif is_nested and isinstance(value, dict):
+        yield "{"
+        for index, (key, member) in enumerate(value.items()):
+            if index:
+                yield ", "
+            yield f"{_format_scalar(key)}: "
+            yield from _generate_json(member, levels - 1, ellipsis)
+        yield "}"
+    elif is_nested and isinstance(value, list):
+        yield "["
+        for index, element in enumerate(value):
+            if index:
+                yield ", "
+            yield from _generate_json(element, levels - 1, ellipsis)
+        yield "]"
+    else:
+        yield _format_scalar(value)
+
+
+def _format_scalar(value: object) -> str:
+    """Return the JSON of a string, a number or an empty list. A long string is cut just
+    after what a screen can show, so that the caller sees that there is more."""
+    if isinstance(value, str):
+        value = value[: MAX_VALUE_CHARS + 1]
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def format_event_as_json(
@@ -255,29 +267,20 @@ def details(
     """
     trace = side.trace
     origins = side.insight.origins
-    program_lines = []
+    program_texts = []
     if origins is not None and (len(origins.regions) or len(origins.frames)):
-        program_lines.append(describe_program_location(origins, row))
-
+        program_texts.append(describe_program_location(origins, row))
+    texts_below_name = [*program_texts]
+    texts_below_name.append(_describe_launch(trace, row, glyphs))
     facts = _list_facts(trace, row, glyphs)
     facts += summarize_counters(trace, row, side.device_counters)
-    lines_below_name = [
-        *program_lines,
-        _describe_launch(trace, row, glyphs),
-        *flow_texts(facts, width),
-    ]
-    meaning = _explain_slice(trace, row)
-    if meaning:
-        lines_below_name += textwrap.wrap(meaning, max(20, width))
+    texts_below_name += flow_texts(facts, width)
+    texts_below_name += _wrap_meaning(trace, row, width)
+
+    name = _annotate_name(trace, row, width, glyphs)
     lines = [title(trace, row, width, glyphs)]
-    lines += _fit_name(
-        _annotate_name(trace, row, width, glyphs),
-        width,
-        height,
-        len(program_lines),
-        glyphs,
-    )
-    lines += map(Said, lines_below_name)
+    lines += _fit_name(name, width, height, len(program_texts), glyphs)
+    lines += [Said(below) for below in texts_below_name]
     fitting_lines = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
     return clip_lines(fitting_lines, width, height, glyphs.ellipsis)
 
@@ -296,21 +299,23 @@ def _fit_name(
     # are the title, the name, its marks, the launch and two of facts
     legend_height = max(1 - program_lines, height - 6 - program_lines)
     if marked.legend and legend_height > 0:
-        name_height = 1
-    else:
-        name_height = max(1, height - FIXED_LINES)
-    lines = _cut_name(marked, name_height, width, glyphs)
-    if marked.legend:
-        lines += [BLANK] * (name_height - len(lines))
-    if marked.legend and legend_height > 0:
-        lines.append(Said(marked.lines[0][1], "warning"))
+        _, marks_below_first_line = marked.lines[0]
         meanings = [Said(line) for line in flow_texts(marked.legend, width)]
-        meanings = [
-            *cut_lines_to_width(meanings, width, legend_height, glyphs.ellipsis)
+        shown = cut_lines_to_width(meanings, width, legend_height, glyphs.ellipsis)
+        return [
+            *_pad_lines(_cut_name(marked, 1, width, glyphs), 1),
+            Said(marks_below_first_line, "warning"),
+            *_pad_lines([*shown], legend_height),
         ]
-        lines += meanings
-        lines += [BLANK] * (legend_height - len(meanings))
-    return lines
+    name_height = max(1, height - FIXED_LINES)
+    lines = _cut_name(marked, name_height, width, glyphs)
+    # in a pane too low for the legend the lines below the name do not move either
+    return _pad_lines(lines, name_height) if marked.legend else lines
+
+
+def _pad_lines(lines: list[Said], height: int) -> list[Said]:
+    """Return the lines with blank ones after them, so that they are at least `height`."""
+    return lines + [BLANK] * (height - len(lines))
 
 
 def _cut_name(marked: Annotated, height: int, width: int, glyphs: Glyphs) -> list[Said]:
@@ -347,18 +352,18 @@ def list_all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[S
     lines.append(BLANK)
     lines += _list_modules_around(trace, program)
     lines.append(Said(_describe_launch(trace, row, glyphs)))
-    lines += map(Said, _list_graph_neighbors(trace, row))
+    lines += [Said(nodes) for nodes in _list_graph_neighbors(trace, row)]
     lines += _list_calls_and_frames(trace, row, program)
-    lines += map(Said, summarize_counters(trace, row, side.device_counters))
-    meaning = _explain_slice(trace, row)
-    if meaning:
-        lines += map(Said, textwrap.wrap(meaning, max(20, width)))
+    counters = summarize_counters(trace, row, side.device_counters)
+    lines += [Said(means) for means in counters]
+    lines += [Said(meaning) for meaning in _wrap_meaning(trace, row, width)]
     missing = why_missing(trace)
     if missing:
         return [*lines, BLANK, Said(missing)]
-    for fact in (describe_work(trace, row), *remarks(trace, row)):
-        if fact:
-            lines.append(Said(fact))
+    work = describe_work(trace, row)
+    if work:
+        lines.append(Said(work))
+    lines += [Said(remark) for remark in remarks(trace, row) if remark]
     lines.append(BLANK)
     lines += _list_short_name_words(trace, row)
     lines += _list_args(trace, row, glyphs)
@@ -422,14 +427,14 @@ def _list_calls_and_frames(trace: Trace, row: int, program: Program) -> Iterator
     left out.
     """
     listed_elsewhere = {*program.regions, *program.frames}
-    calls = [
-        call
-        for call in find_launch_chain(trace, row)[:MAX_LISTED]
-        if call not in listed_elsewhere
-    ]
-    for call in (*calls, *program.frames[:MAX_PROGRAM_LEVELS]):
-        duration_text = duration(int(trace.dur[call]))
-        yield Said(f"  {_short_name(trace, call)}   {duration_text}")
+    calls_and_frames = []
+    for call in find_launch_chain(trace, row)[:MAX_LISTED]:
+        if call not in listed_elsewhere:
+            calls_and_frames.append(call)
+    calls_and_frames += program.frames[:MAX_PROGRAM_LEVELS]
+    for listed_row in calls_and_frames:
+        duration_text = duration(int(trace.dur[listed_row]))
+        yield Said(f"  {_short_name(trace, listed_row)}   {duration_text}")
 
 
 def _list_args(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
@@ -460,6 +465,12 @@ def _explain_slice(trace: Trace, row: int) -> str:
     if trace.role[row] != Role.CALL:
         return ""
     return meaning_of_call(trace.name_of(row))
+
+
+def _wrap_meaning(trace: Trace, row: int, width: int) -> list[str]:
+    """Return the sentence that explains a slice on lines of `width` cells, but not
+    below 20; no lines where there is no such sentence."""
+    return textwrap.wrap(_explain_slice(trace, row), max(20, width))
 
 
 def summarize_counters(
@@ -501,9 +512,8 @@ def describe_path_position(marks: Marks, trace: Trace, row: int) -> str:
         if on_path_ns >= int(trace.dur[row]):
             return "on the critical path"
         return f"{duration(on_path_ns)} of it on the critical path"
-    if slack_ns < 0:  # unknown
-        return ""
-    return f"slack: {duration(slack_ns)}"
+    is_slack_known = slack_ns >= 0
+    return f"slack: {duration(slack_ns)}" if is_slack_known else ""
 
 
 def prepare_details(origins: Origins) -> None:
@@ -592,10 +602,11 @@ def _annotate_name(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annota
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
     shown_parts = []
-    for part in decoded.parts if decoded else ():
-        end = part[1]
-        if end <= MAX_NAME_CHARS:
-            shown_parts.append(part)
+    if decoded is not None:
+        for part in decoded.parts:
+            end = part[1]
+            if end <= MAX_NAME_CHARS:
+                shown_parts.append(part)
     return annotate(name[:MAX_NAME_CHARS], shown_parts, max(1, width), glyphs.underline)
 
 
@@ -620,23 +631,31 @@ def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
     inside out. An event of a CUDA graph also has the call that captured it. A CPU slice
     is described by the number and time of its GPU events.
     """
-    chain = _join_names(trace, find_launch_chain(trace, row), glyphs)
+    calls_around = _join_names(trace, find_launch_chain(trace, row), glyphs)
     if not is_gpu_event(trace, row):
-        parts = [_count_launched(trace, row), f"in {chain}" if chain else ""]
-        return "   ".join(part for part in parts if part)
-    if trace.launch[row] == NO_ROW:
-        if chain:
-            return f"in {chain}"
-        searched_part = (
-            "what was read of this trace" if trace.report.prefix else "this trace"
-        )
-        return f"its launch is not recorded in {searched_part}"
-    capture_text = ""
-    if is_joined(trace, row):  # a node of a graph
-        call = int(trace.asked[row])
-        calls = _join_names(trace, [call, *ancestors(trace, call)], glyphs)
-        capture_text = f"captured by {calls}   "
-    return f"{capture_text}launched {_describe_latency(trace, row)} by {chain}"
+        launched = _count_launched(trace, row)
+        where = f"in {calls_around}" if calls_around else ""
+        return "   ".join(part for part in (launched, where) if part)
+    has_launch = trace.launch[row] != NO_ROW
+    if has_launch:
+        latency = _describe_latency(trace, row)
+        captured = _describe_graph_capture(trace, row, glyphs)
+        return f"{captured}launched {latency} by {calls_around}"
+    if calls_around:
+        return f"in {calls_around}"
+    if trace.report.prefix:  # the launch may be in what is still to be read
+        return "its launch is not recorded in what was read of this trace"
+    return "its launch is not recorded in this trace"
+
+
+def _describe_graph_capture(trace: Trace, row: int, glyphs: Glyphs) -> str:
+    """Return the call that captured a GPU event into a CUDA graph, with the calls
+    around it, and three blanks; "" for an event of no graph."""
+    if not is_joined(trace, row):
+        return ""
+    capturing_call = int(trace.asked[row])
+    calls = [capturing_call, *ancestors(trace, capturing_call)]
+    return f"captured by {_join_names(trace, calls, glyphs)}   "
 
 
 def _count_launched(trace: Trace, row: int) -> str:
@@ -663,14 +682,19 @@ def _list_graph_neighbors(trace: Trace, row: int) -> Iterator[str]:
     if not isinstance(graph_dependencies, Dependencies):
         return
     rows_before, rows_after = waits_for(graph_dependencies, row)
-    for direction, rows in (("after", rows_before), ("before", rows_after)):
-        if not len(rows):
-            continue
-        named = rows[:MAX_NODES_NAMED].tolist()
-        names = ", ".join(narrow(trace.name_of(other)) for other in named)
-        others = len(rows) - MAX_NODES_NAMED
-        more = f" and {count(others)} more" if others > 0 else ""
-        yield f"  {direction}: {names}{more}"
+    if len(rows_before):
+        yield f"  after: {_name_nodes(trace, rows_before)}"
+    if len(rows_after):
+        yield f"  before: {_name_nodes(trace, rows_after)}"
+
+
+def _name_nodes(trace: Trace, rows: Int32s) -> str:
+    """Return the names of graph nodes, such as `gemm, relu and 3 more`. At most
+    MAX_NODES_NAMED are named."""
+    named = rows[:MAX_NODES_NAMED].tolist()
+    names = ", ".join(narrow(trace.name_of(row)) for row in named)
+    unnamed_count = len(rows) - len(named)
+    return f"{names} and {count(unnamed_count)} more" if unnamed_count else names
 
 
 def _join_names(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
@@ -694,7 +718,8 @@ def _describe_latency(trace: Trace, row: int) -> str:
     added. A launch after the start means that the clocks of CPU and GPU differ, which
     the text says."""
     latency_ns = launch_latency_ns(trace, row) or 0
-    if latency_ns < 0:
+    starts_before_launch = latency_ns < 0
+    if starts_before_launch:
         return f"{duration(-latency_ns)} later (the clocks differ)"
     latency_text = f"{duration(latency_ns)} earlier"
     queued_ns = queue_delay_ns(trace, row)
@@ -716,11 +741,15 @@ def _list_facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     work = describe_work(trace, row) if is_gpu_event(trace, row) else ""
     facts = [work or _format_input_shapes(args, glyphs), *remarks(trace, row)]
     for key in _select_args(args):
-        value = args[key]
-        if isinstance(value, float):
-            value = float(f"{value:.4g}")  # to four significant digits
-        facts.append(f"{format_value(key, '')} {format_value(value, glyphs.ellipsis)}")
+        name = format_value(key, "")
+        value = _round_float(args[key])
+        facts.append(f"{name} {format_value(value, glyphs.ellipsis)}")
     return [fact for fact in facts if fact]
+
+
+def _round_float(value: object) -> object:
+    """Return a float to four significant digits, and any other value as it is."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _select_args(args: dict[str, Any]) -> list[str]:
@@ -742,5 +771,7 @@ def _format_input_shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""
-    tensors = islice((shape for shape in dims if shape), MAX_SHOWN)
-    return ", ".join(format_value(shape, glyphs.ellipsis) for shape in tensors)
+    # an input that is no tensor, such as a scalar, has an empty shape
+    shapes_of_tensors = (shape for shape in dims if shape)
+    shown_shapes = islice(shapes_of_tensors, MAX_SHOWN)
+    return ", ".join(format_value(shape, glyphs.ellipsis) for shape in shown_shapes)

@@ -146,7 +146,8 @@ def _find_cells_on_path(
         return []
     on_path_ns = spread_over_cells(line, borders, path.before(line))
     is_half = 2 * on_path_ns >= shown.covered
-    return [*((on_path_ns > 0) & is_half).tolist()]
+    is_on_path = (on_path_ns > 0) & is_half
+    return list(is_on_path.tolist())
 
 
 def join_frame_names(
@@ -160,23 +161,26 @@ def join_frame_names(
     the middle: the outermost frame and as many inner ones as fit are kept. The result
     may still be too long if two names alone do not fit.
     """
-    chain_rows = [row]
-    outer_row = int(trace.parent[row])
-    while outer_row != NO_ROW and len(chain_rows) <= around:
-        chain_rows.insert(0, outer_row)
-        outer_row = int(trace.parent[outer_row])
-    names = [FILE_AND_LINE.sub("", label(frame)) for frame in chain_rows]
-    chain = BETWEEN_FRAMES.join(names)
-    if len(chain) <= width:
-        return chain
-    innermost = names[-1:]
+    frames = [row]  # the outermost first
+    caller = int(trace.parent[row])
+    while caller != NO_ROW and len(frames) <= around:
+        frames.insert(0, caller)
+        caller = int(trace.parent[caller])
+    names = [FILE_AND_LINE.sub("", label(frame)) for frame in frames]
+    all_names = BETWEEN_FRAMES.join(names)
+    if len(all_names) <= width:
+        return all_names
+    outermost = names[0]
+    inner_names = [names[-1]]
+    shortened = BETWEEN_FRAMES.join([outermost, "...", *inner_names])
+    # inner frames tell more than outer ones: they are added from the inside out
     for name in reversed(names[1:-1]):
-        # inner frames tell more than outer ones: they are added from the inside out
-        longer = BETWEEN_FRAMES.join([names[0], "...", name, *innermost])
+        inner_names.insert(0, name)
+        longer = BETWEEN_FRAMES.join([outermost, "...", *inner_names])
         if len(longer) > width:
             break
-        innermost.insert(0, name)
-    return BETWEEN_FRAMES.join([names[0], "...", *innermost])
+        shortened = longer
+    return shortened
 
 
 def draw_program_location_line(
@@ -201,22 +205,21 @@ def draw_program_location_line(
         glyphs: The drawing characters of the terminal.
         path: What is on the critical path; None if it is not shown.
     """
-    parts: list[Styled] = []
-    for (name, highlight), group in groupby(
-        _locate_program_in_cells(side, view, place, width, path)
-    ):
-        size = len(list(group))
+    pieces: list[Styled] = []
+    frame_of_cell = _locate_program_in_cells(side, view, place, width, path)
+    for (name, highlight), equal_cells in groupby(frame_of_cell):
+        size = len(list(equal_cells))
         if not name:
-            cells_part = (" " * size, "plain")
+            block = (" " * size, "plain")
         elif highlight:
-            cells_part = draw_highlighted_slice(name, size, glyphs, highlight)
+            block = draw_highlighted_slice(name, size, glyphs, highlight)
         else:
-            touches_slice = ends_with_slice(parts)
-            cells_part = draw_filled_slice(
-                name, size, SliceKind.PYTHON, touches_slice, glyphs
+            touches_block = ends_with_slice(pieces)
+            block = draw_filled_slice(
+                name, size, SliceKind.PYTHON, touches_block, glyphs
             )
-        parts.append(cells_part)
-    return parts
+        pieces.append(block)
+    return pieces
 
 
 def _locate_program_in_cells(
@@ -231,14 +234,14 @@ def _locate_program_in_cells(
     """
     borders = compute_cell_edges(side, view, width)
     label = make_row_labeler(side.trace)
-    names_and_looks = []
+    names_and_highlights = []
     for row in find_program_location(side, place, borders):
         name = label(row) if row != NO_ROW else ""
-        names_and_looks.append((name, find_path_style(path, row)))
+        names_and_highlights.append((name, find_path_style(path, row)))
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
-            names_and_looks[x] = (label(view.selected), "selection")
-    return names_and_looks
+            names_and_highlights[x] = (label(view.selected), "selection")
+    return names_and_highlights
 
 
 def find_path_style(path: Marks | None, row: int) -> str:
@@ -277,36 +280,35 @@ def slices(
         on_path: Whether each cell is on the critical path; empty if no path is shown.
     """
     parts: list[Styled] = []
-    bar_heights: list[int] = []  # worked out where there is a bar
     rows = _show_selection_on_top(cells, selected, selected_cells)
     highlights = _highlight_cells(rows, marked, on_path)
     row_of_cell = rows.tolist()
     kind_of_cell = cells.kind.tolist()
+    bar_heights: list[int] = []
     begin = 0
     for end in _find_slice_ends(rows):
         row = row_of_cell[begin]
         size = end - begin
+        middle = (begin + end) // 2
+        kind = kind_of_cell[begin]
+        # a wide slice may be on the path in part: its middle decides
+        highlight = highlights[middle] if highlights else ""
         if row == NO_SLICE:
             parts.append((" " * size, "plain"))
         elif row == selected:
             parts.append(draw_highlighted_slice(label(row), size, glyphs))
         elif size > 1:
-            kind = KINDS[kind_of_cell[begin]]
-            highlight = highlights[(begin + end) // 2] if highlights else ""
-            touches_slice = ends_with_slice(parts)
-            parts.append(
-                _draw_wide_slice(
-                    label(row), size, kind, highlight, touches_slice, glyphs
-                )
+            touches_block = ends_with_slice(parts)
+            block = _draw_wide_slice(
+                label(row), size, KINDS[kind], highlight, touches_block, glyphs
             )
+            parts.append(block)
         else:
-            # computed for the whole line at once, when the first bar needs it
-            bar_heights = bar_heights or _compute_bar_heights(cells, cell_ns, glyphs)
-            highlight = highlights[begin] if highlights else ""
-            cell = _draw_narrow_slice(
-                bar_heights[begin], kind_of_cell[begin], highlight, glyphs
-            )
-            _append_cell(parts, cell)
+            if not bar_heights:
+                # for the whole line at once, and only if it has a bar
+                bar_heights = _compute_bar_heights(cells, cell_ns, glyphs)
+            bar = _draw_narrow_slice(bar_heights[begin], kind, highlight, glyphs)
+            _append_cell(parts, bar)
         begin = end
     return parts
 
@@ -323,7 +325,10 @@ def _highlight_cells(
     """
     if not marked and not on_path:
         return []
-    highlights = [PATH if is_on else "" for is_on in on_path] or [""] * len(rows)
+    if on_path:
+        highlights = [PATH if is_on else "" for is_on in on_path]
+    else:
+        highlights = [""] * len(rows)
     if marked:
         for x, row in enumerate(rows.tolist()):
             if row in marked:
@@ -392,7 +397,8 @@ def _draw_narrow_slice(level: int, number: int, look: str, glyphs: Glyphs) -> St
         return glyphs.path, PATH
     if look == PATH:
         return glyphs.levels[level], PATH + BAR
-    if glyphs.letters and 2 * level >= glyphs.top:
+    is_half_full = 2 * level >= glyphs.top
+    if glyphs.letters and is_half_full:
         return LETTERS[KINDS[number]], look or FILLED[number]
     return glyphs.levels[level], look or BARS[number]
 

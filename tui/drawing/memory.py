@@ -110,22 +110,22 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     def _ruler(self, width: int) -> list[Styled]:
         """Draw the ruler below the chart: times (or numbers of events), the cursor, and
         a mark where an allocation failed."""
-        span = self.window.end - self.window.begin
-        marks: dict[int, Styled] = {}  # by column
+        window_length = self.window.end - self.window.begin
+        mark_at_column: dict[int, Styled] = {}
         for position, mark in self._list_ruler_marks():
-            column = (position - self.window.begin) * width // span
-            # one out of sight is at the edge
-            marks[max(0, min(column, width - 1))] = mark
+            column = (position - self.window.begin) * width // window_length
+            column_in_sight = max(0, min(column, width - 1))
+            mark_at_column[column_in_sight] = mark
 
         cells: list[Styled] = [(" ", "faint")] * width
         for tick in self._make_ticks(width):
             text_cells = range(tick.column, tick.column + len(tick.text))
-            is_hidden = any(column in text_cells for column in marks)
-            if text_cells.stop < width and not is_hidden:
-                cells[text_cells.start : text_cells.stop] = [
-                    (char, "faint") for char in tick.text
-                ]
-        for column, mark in marks.items():
+            meets_mark = any(column in text_cells for column in mark_at_column)
+            if meets_mark or text_cells.stop >= width:
+                continue  # half a label would be misread
+            for column, char in zip(text_cells, tick.text, strict=True):
+                cells[column] = (char, "faint")
+        for column, mark in mark_at_column.items():
             cells[column] = mark
         return cells
 
@@ -137,13 +137,13 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         if len(self.moments.times):
             return make_ticks(begin, end, width, TICK_CELLS)
         step = choose_tick_step(end - begin, width // TICK_CELLS)
-        first_number = (
-            -(-begin // step) * step
-        )  # the first multiple of the step in the window
-        return [
-            Tick((number - begin) * width // (end - begin), f"#{count(number)}")
-            for number in range(first_number, end, step)
-        ]
+        steps_before_window = -(-begin // step)  # rounded up
+        first_number = steps_before_window * step
+        ticks = []
+        for number in range(first_number, end, step):
+            column = (number - begin) * width // (end - begin)
+            ticks.append(Tick(column, f"#{count(number)}"))
+        return ticks
 
     def _list_ruler_marks(self) -> Iterator[tuple[int, Styled]]:
         """Generate the marks on the ruler, as pairs of a position and a character with
@@ -448,23 +448,31 @@ def about(
         every: Whether to add the frames of C++, and to show paths in full.
     """
     frames = moments.frames(stack) if stack != ANY_STACK else ()
-    is_life = row.life != NO_LIFE
-    if is_life:
-        lines = [
-            Said(f" {line}", "plain")
-            for line in _describe_allocation(moments, row.life, zero)
-        ]
+    is_allocation = row.life != NO_LIFE
+    if is_allocation:
+        texts = _describe_allocation(moments, row.life, zero)
+        lines = [Said(f" {line}", "plain") for line in texts]
     else:
         lines = _describe_holder(moments, row, has_frames=bool(frames), width=width)
-    if moments.is_of_trace:
-        if every or not is_life:
-            lines += _explain_snapshots(moments, width)
-        return lines
-    python = _filter_python_frames(frames)
+    if not moments.is_of_trace:
+        return [*lines, *_list_frames(frames, every)]
+    # the short text about an allocation has no room for it
+    if every or not is_allocation:
+        lines += _explain_snapshots(moments, width)
+    return lines
+
+
+def _list_frames(frames: Sequence[Frame], every: bool) -> list[Said]:
+    """Return a line for each Python frame of a stack, or for each frame of a stack of
+    C++ alone. `every` shows paths in full, and adds the whole stack below if it has
+    frames of both."""
+    python_frames = _filter_python_frames(frames)
     shorten = narrow if every else short_place
-    for frame in python or frames:
+    lines = []
+    for frame in python_frames or frames:
         lines.append(Said(f"   {shorten(_format_frame(frame))}"))
-    if every and python and len(python) < len(frames):
+    has_both = 0 < len(python_frames) < len(frames)
+    if every and has_both:
         lines += [Said(""), Said(" with the frames of C++:", "plain")]
         lines += [Said(f"   {_format_frame(frame)}") for frame in frames]
     return lines
@@ -473,19 +481,23 @@ def about(
 def _describe_holder(
     moments: Moments, row: MemoryRow, has_frames: bool, width: int
 ) -> list[Said]:
-    """The bytes and blocks of a holder or a stack, what it is if its name does not say
-    so, and a title for its frames, if any."""
+    """Return the bytes and blocks of a holder of memory (such as a line of code) or of
+    one of its stacks, what it is if its name does not say so, and a title for its
+    frames, if any."""
+    is_stack = row.level > 0
     blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
     name = narrow(_format_holder_name(moments, row))
     heading = f" {size(row.bytes)}{blocks}: {name}"
-    lines = [Said(heading, "plain")]
-    meaning = MEANING_OF_HOLDER.get(row.name, "") if row.level == 0 else ""
-    if meaning and len(f"{heading} ({meaning})") < width:
-        lines = [Said(f"{heading} ({meaning})", "plain")]
-    elif meaning:
-        lines.append(Said(f" ({meaning})"))
+    meaning = "" if is_stack else MEANING_OF_HOLDER.get(row.name, "")
+    with_meaning = f"{heading} ({meaning})"
+    if not meaning:
+        lines = [Said(heading, "plain")]
+    elif len(with_meaning) < width:
+        lines = [Said(with_meaning, "plain")]
+    else:
+        lines = [Said(heading, "plain"), Said(f" ({meaning})")]
     if has_frames:
-        which = "its stack" if row.level else "its largest stack"
+        which = "its stack" if is_stack else "its largest stack"
         lines.append(Said(f" {which}, innermost first:"))
     return lines
 
@@ -503,7 +515,7 @@ def _is_python(frame: Frame) -> bool:
 
 def _filter_python_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Return the frames of a stack that are Python code."""
-    return [frame for frame in frames if frame.file.endswith(".py")]
+    return [frame for frame in frames if _is_python(frame)]
 
 
 def _format_holder_name(moments: Moments, row: MemoryRow) -> str:

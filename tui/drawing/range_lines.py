@@ -46,13 +46,14 @@ def describe_gap(
         return []
     reasons = _sum_gap_reasons(idle, at.gap)
     lines = [Said(_format_gap_heading(side, idle, at.gap), "title")]
-    for name, share in reasons[:1]:
-        lines.append(Said(f"{IDLE[name].sentence}: {share}", "plain"))
-    others = [f"{IDLE[name].short} {share}" for name, share in reasons[1:]]
-    lines += map(Said, flow_texts(others, width))
-    for rank in _find_rank(idle, at.gap):
+    if reasons:
+        main_reason, main_share = reasons[0]
+        lines.append(Said(f"{IDLE[main_reason].sentence}: {main_share}", "plain"))
+    other_texts = [f"{IDLE[reason].short} {share}" for reason, share in reasons[1:]]
+    lines += [Said(line) for line in flow_texts(other_texts, width)]
+    for rank in _find_rank(idle, at.gap):  # the work around it is kept of long gaps
         for texts in _describe_surroundings(idle.longest_gaps[rank]):
-            lines += map(Said, flow_texts(texts, width))
+            lines += [Said(line) for line in flow_texts(texts, width)]
     fitting = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
     return clip_lines(fitting, width, height, glyphs.ellipsis)
 

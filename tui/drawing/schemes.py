@@ -30,7 +30,7 @@ surface                #1c1c1c        #eeeeee        black                 white
 foreground             #e4e4e4        #1c1c1c        white                 black
 faint                  #a4a4a4        #585858        silver                black
 title                  white          black          white                 black
-good                   #87d787        #005f00        bright-green          blue
+good                   #87d787        #005f00        green                 blue
 bad                    #ff8787        #af0000        bright-red            red
 warning                #ffaf87        #af005f        bright-magenta        magenta
 window                 #afd7ff        #005f87        bright-cyan           blue
@@ -208,8 +208,12 @@ def build_styles(scheme: Scheme, background: str) -> Mapping[str, Style]:
     styles = {}
     for token, style in token_styles.items():
         styles[token] = base_style + style
-        # a cursor with a color of its own hides those of the row
-        under_cursor = cursor_style if cursor_style.color else style + cursor_style
+        if cursor_style.color:  # it hides the colors of the row
+            under_cursor = cursor_style
+        elif style.bgcolor:  # the text of a block is readable on the block alone
+            under_cursor = style
+        else:
+            under_cursor = style + cursor_style
         styles[token + CURSOR] = base_style + under_cursor
     first_of_equal: dict[Style, Style] = {}
     return {

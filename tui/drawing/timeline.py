@@ -355,13 +355,15 @@ def draw_ruler(
     Without one the cells are empty.
     """
     ruler_chars = [" "] * width
-    bar = find_cells(view, *chosen, width) if chosen else range(0)
-    if chosen and bar:
-        shows_begin = chosen[0] >= view.begin
-        shows_end = chosen[1] <= view.end
-        ruler_chars[bar.start : bar.stop] = draw_window_bar(
-            len(bar), glyphs, shows_begin, shows_end
-        )
+    bar = range(0)
+    if chosen:
+        begin, end = chosen
+        bar = find_cells(view, begin, end, width)
+        if bar:
+            shows_begin = begin >= view.begin
+            shows_end = end <= view.end
+            bar_text = draw_window_bar(len(bar), glyphs, shows_begin, shows_end)
+            ruler_chars[bar.start : bar.stop] = bar_text
     for tick in make_ticks(view.begin, view.end, width):
         tick_end = tick.column + len(tick.text)
         with_blank = range(tick.column, tick_end + 1)
@@ -435,16 +437,16 @@ def draw_counter_line(
     borders = compute_cell_edges(side, view, width)
     values_in_cells = values(curve, borders)
     bars = levels(values_in_cells, curve.largest, glyphs)
-    largest = float(np.fmax.reduce(values_in_cells))
-    if math.isnan(largest):  # no value is in sight
+    largest_in_sight = float(np.fmax.reduce(values_in_cells))
+    has_value_in_sight = not math.isnan(largest_in_sight)
+    if not has_value_in_sight:
         return LabeledCells(label, [(bars, "busy")])
-    largest_text = _quantity(largest, UNITS.get(curve.counter.unit, ""))
+    largest_text = _quantity(largest_in_sight, UNITS.get(curve.counter.unit, ""))
     free_cells = gutter - 1 - len(label)
     if free_cells >= LARGEST_VALUE_CELLS:
-        return LabeledCells(
-            f"{label}{largest_text.rjust(free_cells)}", [(bars, "busy")]
-        )
-    value_text = f" {largest_text}"[-width:]
+        label_with_value = label + largest_text.rjust(free_cells)
+        return LabeledCells(label_with_value, [(bars, "busy")])
+    value_text = f" {largest_text}"[-width:]  # its end, on a line that is too short
     bars_before_value = bars[: width - len(value_text)]
     return LabeledCells(label, [(bars_before_value, "busy"), (value_text, "plain")])
 
@@ -637,18 +639,16 @@ def draw_legend_line(
     `kinds` may be empty, in a trace without GPU work."""
     entries = []
     for share in kinds:
-        kind_mark = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
-        entries.append(
-            LegendEntry(
-                mark=(kind_mark, share.kind.token + BAR),
-                name=share.kind.removeprefix("gpu-"),
-                amount=share.ns,
-            )
+        sign = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
+        entry = LegendEntry(
+            mark=(sign, share.kind.token + BAR),
+            name=share.kind.removeprefix("gpu-"),
+            amount=share.ns,
         )
+        entries.append(entry)
     label = f"{kinds[0].of} time" if kinds else ""
-    return labeled(
-        label, draw_legend_entries(entries, width - gutter, fine=True), gutter
-    )
+    parts = draw_legend_entries(entries, width - gutter, fine=True)
+    return labeled(label, parts, gutter)
 
 
 def draw_legend_entries(
@@ -670,22 +670,24 @@ def draw_legend_entries(
     """
     whole = sum(entry.amount for entry in entries)
     parts: list[Styled] = []
-    separator = lead
+    free_cells = room
+    before_entry = lead
     for index, entry in enumerate(entries):
-        entry_text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
-        entry_cells = len(separator) + 1 + len(entry_text)
+        text = f" {entry.name} {percent(entry.amount, whole, fine=fine)}"
+        mark_cells = 1
+        entry_cells = len(before_entry) + mark_cells + len(text)
         # an entry is shown only if room remains for the number of the others
         others_after = _summarize_entries(entries[index + 1 :], whole, fine)
-        if entry_cells + len(others_after) > room:
+        if entry_cells + len(others_after) > free_cells:
             others = _summarize_entries(entries[index:], whole, fine)
             # nothing stands before it that it has to be separated from
-            if not separator:
+            if not before_entry:
                 others = others.strip()
-            parts.append((others[: max(0, room)], "faint"))
-            return parts
-        parts += [(separator, "faint"), entry.mark, (entry_text, "faint")]
-        room -= entry_cells
-        separator = BETWEEN
+            parts.append((others[: max(0, free_cells)], "faint"))
+            break
+        parts += [(before_entry, "faint"), entry.mark, (text, "faint")]
+        free_cells -= entry_cells
+        before_entry = BETWEEN
     return parts
 
 

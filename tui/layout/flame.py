@@ -128,7 +128,8 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     def largest(self, root: int) -> int:
         """Return the child of a node with the most time, or the node itself if it has
         no children. In an empty tree the result is WHOLE."""
-        return next(iter(self.children(root)), root)
+        children = self.children(root)
+        return children[0] if children else root
 
     def fork(self, root: int) -> int:
         """Return the node at which the time first splits, seen from `root`.
@@ -146,10 +147,12 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     def children(self, node: int) -> list[int]:
         """Return the children of a node that have any time, the largest first. WHOLE
         stands for the outermost nodes."""
-        child_nodes = np.flatnonzero((self.tree.parent == node) & (self.amount > 0))
-        return [
-            *child_nodes[np.argsort(self.begin[child_nodes], kind="stable")].tolist()
-        ]
+        is_child = self.tree.parent == node
+        has_time = self.amount > 0
+        child_nodes = np.flatnonzero(is_child & has_time)
+        # the larger ones begin further left
+        from_the_left = np.argsort(self.begin[child_nodes], kind="stable")
+        return list(child_nodes[from_the_left].tolist())
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
         """Return the visible node `by` places to the right of a node on its level

@@ -53,12 +53,15 @@ def find_busy_times(trace: Trace) -> Busy:
     another device, or else those in which any CPU op ran."""
     device_rows = trace.rows_of(Role.DEVICE)
     if len(trace.gpu_rows):
-        rows, label = trace.gpu_rows, "GPU busy"
+        label = "GPU busy"
+        rows = trace.gpu_rows
     elif len(device_rows):
-        rows, label = device_rows, "device busy"
+        label = "device busy"
+        rows = device_rows
     else:
+        label = "CPU ops"
         is_outermost_op = (trace.op != NO_ROW) & (trace.depth == 0)
-        rows, label = np.flatnonzero(is_outermost_op), "CPU ops"
+        rows = np.flatnonzero(is_outermost_op)
     starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 
@@ -184,13 +187,15 @@ def scroll_to_main_stream(
     instead."""
     if view.has_selection or view.gap:
         return scroll_to_selection(side, view, shown, top, room)
-    main_line = 0
-    main_index = find_main_lane(side.lanes)
+    stream_lane = find_main_lane(side.lanes)
+    has_stream = stream_lane >= 0
+    stream_line = 0
     for index, place in enumerate(shown):
-        if main_index >= 0 and place.line is not None and place.lane == main_index:
-            main_line = index
+        if has_stream and place.line is not None and place.lane == stream_lane:
+            stream_line = index
             break
-    return limit_top(shown, max(top, main_line - room + 1), room)
+    lowest_top = stream_line - room + 1  # with the stream on the last line
+    return limit_top(shown, max(top, lowest_top), room)
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
@@ -242,11 +247,10 @@ def make_ticks(begin: int, end: int, width: int, room: int = 11) -> list[Tick]:
     """
     span = end - begin
     step = choose_tick_step(span, width // room)
-    first_time = (
-        -(-begin // step) * step
-    )  # the first multiple of the step in the window
-    window_ticks = []
+    steps_before_window = -(-begin // step)  # rounded up
+    first_time = steps_before_window * step
+    ticks = []
     for time in range(first_time, end, step):
         column = (time - begin) * width // span
-        window_ticks.append(Tick(column, tick(time, step)))
-    return window_ticks
+        ticks.append(Tick(column, tick(time, step)))
+    return ticks

@@ -128,7 +128,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         group is nan."""
         if self.work is None or not len(self):
             unknown = np.full(len(self), np.nan)
-            return WorkSums(*(unknown,) * len(WorkSums._fields))
+            return WorkSums(
+                flop=unknown,
+                flop_ns=unknown,
+                bytes=unknown,
+                bytes_ns=unknown,
+                least_ns=unknown,
+                share_ns=unknown,
+            )
         work_index = np.searchsorted(self.work.rows, self.rows)
         flop, flop_ns = self._sum_known(self.work.flop[work_index])
         moved, moved_ns = self._sum_known(self.work.bytes[work_index])
@@ -189,14 +196,15 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         if name == OF_PEAK:
             return _divide(sums.least_ns, sums.share_ns)
         if name == "TFLOP/s":
-            work_done, known_ns = sums.flop, sums.flop_ns
+            work_done = sums.flop
+            known_ns = sums.flop_ns
         else:
-            work_done, known_ns = sums.bytes, sums.bytes_ns
+            work_done = sums.bytes
+            known_ns = sums.bytes_ns
         # a rate of 0 would look like a slow kernel
-        amount_per_s = (
-            _divide(np.where(work_done > 0, work_done, np.nan), known_ns) * NS
-        )
-        return amount_per_s / UNIT_OF_RATE[name]
+        work_or_unknown = np.where(work_done > 0, work_done, np.nan)
+        work_per_second = _divide(work_or_unknown, known_ns) * NS
+        return work_per_second / UNIT_OF_RATE[name]
 
     @cached_property
     def whole_ns(self) -> int:
@@ -262,10 +270,10 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         search_words = words.lower().split()
         if not search_words:
             return order
-        texts = self._searchable_texts
-        has_words = [
-            all(part in texts[group] for part in search_words) for group in order
-        ]
+        has_words = []
+        for group in order:
+            text = self._searchable_texts[group]
+            has_words.append(all(word in text for word in search_words))
         return order[np.array(has_words, dtype=np.bool_)]
 
     @cached_property
@@ -474,7 +482,7 @@ def describe_kernel_name(name: str) -> tuple[str, ...]:
     kind = legend_kind(name)
     decoded = decode(name)
     if decoded is None:
-        return (kind, *[""] * 5)
+        return (kind, "", "", "", "", "")
     exact_kind = IN_LEGEND.get(decoded.op or "", decoded.op)
     if exact_kind and exact_kind != kind:
         kind = f"{kind}: {exact_kind}"

@@ -244,17 +244,19 @@ def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
     If the trace has ops, threads with nothing but Python frames are hidden too. No lane
     is hidden if all are of other programs.
     """
-    other_lanes = [
-        index for index, lane in enumerate(lanes) if lane.layer is Layer.OTHER
-    ]
-    if len(other_lanes) == len(lanes):
+    layers = [lane.layer for lane in lanes]
+    are_all_other = all(layer is Layer.OTHER for layer in layers)
+    if are_all_other:
         return frozenset()
-    hidden = {index for index in other_lanes if _says_little(lanes[index], span_ns)}
-    has_ops = any(lane.layer is Layer.OPS for lane in lanes)
-    if has_ops:
-        for _, indices in groups(lanes):
-            if all(lanes[index].layer is Layer.PYTHON for index in indices):
-                hidden |= set(indices)
+    hidden: set[int] = set()
+    for index, lane in enumerate(lanes):
+        if lane.layer is Layer.OTHER and _says_little(lane, span_ns):
+            hidden.add(index)
+    if Layer.OPS in layers:
+        # the Python frames of a thread that runs no ops are of little interest
+        for _, lanes_of_thread in groups(lanes):
+            if all(layers[index] is Layer.PYTHON for index in lanes_of_thread):
+                hidden.update(lanes_of_thread)
     return frozenset(hidden)
 
 

@@ -16,7 +16,7 @@ from fusetui.analysis.questions.totals import (
     sum_gpu_work_under_rows,
     sum_over_subtrees,
 )
-from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows
+from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Integers, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo
@@ -131,6 +131,9 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return int(self.trace.dur[self.trace.gpu_rows].sum())
 
 
+NO_NODE = -1
+
+
 class NodeRows(NamedTuple):
     """Rows that add to the figures of nodes: as many nodes as rows."""
 
@@ -231,7 +234,7 @@ def build_frame_tree(trace: Trace, origins: Origins) -> OpTree:
     frames around that one. `origins` tells which frame that is.
     """
     frame_of_event = frame_of(origins, trace.gpu_rows)
-    has_frame = frame_of_event >= 0
+    has_frame = frame_of_event != NO_ROW
     gpu_rows = trace.gpu_rows[has_frame]
     frame_of_event = frame_of_event[has_frame]
     is_kernel = (trace.role[gpu_rows] == Role.KERNEL).astype(np.int64)
@@ -256,26 +259,26 @@ def _merge_by_path(
         most_levels: The depth below which rows are no longer nested: they become
             children of the last level.
     """
-    names_of_threads = -1 - trace.track[rows].astype(np.int64)
-    thread_names, thread_node = np.unique(names_of_threads, return_inverse=True)
-    is_outer = trace.depth[rows] == 0
-    outer = NodeRows(nodes=thread_node[is_outer], rows=rows[is_outer])
-    levels = _Levels(trace, thread_names, outer)
-    node_of_row = np.full(len(trace), -1, dtype=np.int64)  # of each row of the trace
+    thread_names, thread_node = np.unique(
+        _name_threads(trace.track[rows]), return_inverse=True
+    )
+    is_outermost = trace.depth[rows] == 0
+    outermost = NodeRows(nodes=thread_node[is_outermost], rows=rows[is_outermost])
+    levels = _Levels(trace, thread_names, outermost)
+    node_of_row = np.full(len(trace), NO_NODE, dtype=np.int64)  # of all trace rows
     node_of_row[rows] = thread_node  # until the level of a row comes
     # what lies deeper counts for the last level
-    depth = np.minimum(trace.depth[rows], most_levels)
-    levels_of_rows = int(depth.max(initial=-1)) + 1
-    for level in range(levels_of_rows):
-        rows_of_level = rows[depth == level]
-        # the node of a thread is that of its outermost rows until they have their own
-        parent_node = (
-            node_of_row[trace.parent[rows_of_level]]
-            if level
-            else node_of_row[rows_of_level]
-        )
-        node_of_row[rows_of_level] = levels.add(
-            parent_node, rows_of_level, rows_of_level
+    level_of_row = np.minimum(trace.depth[rows], most_levels)
+    deepest_level = int(level_of_row.max(initial=-1))
+    for level in range(deepest_level + 1):
+        is_on_level = level_of_row == level
+        rows_on_level = rows[is_on_level]
+        if level == 0:
+            parent_node = thread_node[is_on_level]
+        else:
+            parent_node = node_of_row[trace.parent[rows_on_level]]
+        node_of_row[rows_on_level] = levels.add(
+            parent_node, rows_on_level, rows_on_level
         )
     return levels.tree("path", node_of_row, under)
 
@@ -354,41 +357,53 @@ def build_op_tree(trace: Trace) -> OpTree:
     The first level are the threads; below each, its rows are nested as in the trace.
     """
     rows = _find_rows_on_layer(trace, Layer.OPS)
-    tracks, first_row, thread_of_row = np.unique(
+    tracks, first_index, thread_of_row = np.unique(
         trace.track[rows], return_index=True, return_inverse=True
     )
-    # a thread comes before its rows
-    thread_nodes = first_row + np.arange(len(tracks))
+    # each thread has a node just before those of its rows: before the rows of a thread
+    # lie the nodes of all threads up to this one
+    thread_nodes = first_index + np.arange(len(tracks))
     row_nodes = np.arange(len(rows)) + thread_of_row + 1
-    node_around = _find_parent_nodes(trace, rows, row_nodes)
+    thread_node_of_row = thread_nodes[thread_of_row]
+    parent_nodes = _find_parent_nodes(trace, rows, row_nodes)
+    has_parent = parent_nodes != NO_NODE
     nodes = _allocate_nodes(len(tracks) + len(rows))
-    nodes.parent[row_nodes] = np.where(
-        node_around >= 0, node_around, thread_nodes[thread_of_row]
-    )
+    nodes.parent[row_nodes] = np.where(has_parent, parent_nodes, thread_node_of_row)
     nodes.level[row_nodes] = trace.depth[rows].astype(np.int64) + 1
     nodes.size[thread_nodes] = np.diff(np.append(thread_nodes, len(nodes.size)))
     nodes.size[row_nodes] = trace.end_row[rows].astype(np.int64) - rows
-    nodes.name[thread_nodes] = -1 - tracks.astype(np.int64)
+    nodes.name[thread_nodes] = _name_threads(tracks)
     nodes.name[row_nodes] = trace.name[rows]
     # a thread has the figures of its outermost rows, which include the others
-    is_outer = trace.depth[rows] == 0
-    parts = [
-        NodeRows(nodes=thread_nodes[thread_of_row[is_outer]], rows=rows[is_outer]),
+    is_outermost = trace.depth[rows] == 0
+    rows_of_nodes = [
+        NodeRows(nodes=thread_node_of_row[is_outermost], rows=rows[is_outermost]),
         NodeRows(nodes=row_nodes, rows=rows),
     ]
-    of_row = np.full(len(trace), -1, dtype=np.int64)
-    of_row[rows] = row_nodes
-    return _build_tree(trace, "each", nodes, parts, of_row, _sum_launched_work(trace))
+    node_of_row = np.full(len(trace), NO_NODE, dtype=np.int64)  # of all trace rows
+    node_of_row[rows] = row_nodes
+    launched = _sum_launched_work(trace)
+    return _build_tree(trace, "each", nodes, rows_of_nodes, node_of_row, launched)
+
+
+def _name_threads(tracks: Integers) -> Int64s:
+    """Return the names of the nodes of threads, given the numbers of their tracks.
+
+    They are negative (-1, -2, ...), because names from 0 on are those of ops: see
+    OpTree.name.
+    """
+    return -1 - tracks.astype(np.int64)
 
 
 def _find_parent_nodes(trace: Trace, rows: Rows, nodes: Int64s) -> Int64s:
     """Return the node of each row's parent in the trace, or -1 if the parent has no
     node; shape [rows]. `nodes` are the nodes of the rows themselves."""
-    node_of_row = np.full(
-        len(trace) + 1, -1, dtype=np.int64
-    )  # the last: of no row (-1)
+    node_of_row = np.full(len(trace), NO_NODE, dtype=np.int64)  # of all trace rows
     node_of_row[rows] = nodes
-    parent_nodes: Int64s = node_of_row[trace.parent[rows]]
+    parent_rows = trace.parent[rows]
+    has_parent = parent_rows != NO_ROW
+    parent_nodes = np.full(len(rows), NO_NODE, dtype=np.int64)
+    parent_nodes[has_parent] = node_of_row[parent_rows[has_parent]]
     return parent_nodes
 
 
@@ -396,7 +411,7 @@ def _allocate_nodes(count: int) -> Nodes:
     """Return `count` nodes of level 0 without parents, whose size and name the caller
     fills in."""
     return Nodes(
-        parent=np.full(count, -1, dtype=np.int64),
+        parent=np.full(count, NO_NODE, dtype=np.int64),
         level=np.zeros(count, dtype=np.int64),
         size=np.empty(count, dtype=np.int64),
         name=np.empty(count, dtype=np.int64),

@@ -140,20 +140,18 @@ def _list_lane_places(side: Side, view: View, index: int, label: str) -> list[Pl
     lane = side.lanes[index]
     first_depth = count_spanning_lines(side, view, index) if lane.has_where else 0
     depths = _choose_depths(side, view, index, first_depth)
-    lane_lines = [
-        _make_depth_place(lane, index, depth, first_depth, label) for depth in depths
-    ]
+    lane_lines = []
     if lane.has_where:
         # the label may be the name of a thread
         module_label = label.replace(LAYER_LABELS[Layer.PYTHON], "modules")
-        lane_lines.insert(
-            0, Place(index, WHERE, module_label, lane.lines[0], where=True)
-        )
+        lane_lines.append(Place(index, WHERE, module_label, lane.lines[0], where=True))
+    for depth in depths:
+        lane_lines.append(_make_depth_place(lane, index, depth, first_depth, label))
     named_lines = len(lane_lines)
     if depths:
         named_lines += first_depth  # those above the first depth are named on its line
-    # the last line shows how many others are hidden
-    lane_lines[-1] = replace(lane_lines[-1], more=lane.height - named_lines)
+    hidden_lines = lane.height - named_lines
+    lane_lines[-1] = replace(lane_lines[-1], more=hidden_lines)
     if view.arranged.families:
         lane_lines += _list_kind_lines(lane)
     return lane_lines
@@ -363,32 +361,33 @@ def _fold_above_stream(side: Side, view: View, lines: int) -> View:
     lanes are folded for the stream alone.
     """
     shown = places(side, view)
-    main_index = find_main_lane(side.lanes)
-    stream_lines = [
-        index
-        for index, place in enumerate(shown)
-        if place.line and place.lane == main_index
-    ]
+    stream_lane = find_main_lane(side.lanes)
+    stream_lines = []
+    for index, place in enumerate(shown):
+        if place.line and place.lane == stream_lane:
+            stream_lines.append(index)
     if not stream_lines:
         return view
-    places_above = shown[: stream_lines[0]]
-    height_of_lane = Counter(place.lane for place in places_above if place.line)
+    first_of_stream = stream_lines[0]
     last_of_stream = stream_lines[-1]
-    idle_line = _find_idle_line(shown, side.lanes[main_index].pid)
-    last_wanted = idle_line if idle_line >= 0 else last_of_stream
-    folded = _fold_tallest(view, height_of_lane, last_wanted + 1 - lines)
-    if not folded.is_enough:
-        folded = _fold_tallest(view, height_of_lane, last_of_stream + 1 - lines)
+    lanes_above = [place.lane for place in shown[:first_of_stream] if place.line]
+    height_of_lane = Counter(lanes_above)
+    idle_line = _find_idle_line(shown, side.lanes[stream_lane].pid)
+    if idle_line is not None:
+        folded = _fold_tallest(view, height_of_lane, idle_line + 1 - lines)
+        if folded.is_enough:
+            return replace(view, folds=folded.folds)
+    folded = _fold_tallest(view, height_of_lane, last_of_stream + 1 - lines)
     return replace(view, folds=folded.folds)
 
 
-def _find_idle_line(shown: Sequence[Place], pid: Id) -> int:
-    """Return the index of the line that shows why a device was idle; -1 if there is
-    none. `pid` is the id of the device."""
+def _find_idle_line(shown: Sequence[Place], pid: Id) -> int | None:
+    """Return the index of the line that shows why a device was idle, or None if there
+    is none. `pid` is the id of the device."""
     for index, place in enumerate(shown):
         if place.idle_of and place.idle_of.pid == pid:
             return index
-    return -1
+    return None
 
 
 class _Folded(NamedTuple):

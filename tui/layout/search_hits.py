@@ -169,22 +169,23 @@ def compute_trend(
     """
     if len(rows) < MIN_SLICES or cells < MIN_SLICES:
         return None
-    if len(steps) > 1:
-        unit_of_row = _find_steps(trace, rows, steps)
-        unit_count = len(steps)
+    has_steps = len(steps) > 1
+    if has_steps:
+        position_of_row = _find_steps(trace, rows, steps)
+        position_count = len(steps)
     else:
-        unit_of_row = np.arange(len(rows))
-        unit_count = len(rows)
-    group_count = min(cells, unit_count)
+        position_of_row = np.arange(len(rows))
+        position_count = len(rows)
+    group_count = min(cells, position_count)
     # distributes the steps or slices evenly over the groups
-    group_of_row = unit_of_row * group_count // unit_count
+    group_of_row = position_of_row * group_count // position_count
     medians = []
     for group in range(group_count):
         durations = dur[group_of_row == group]
         medians.append(median(durations) if len(durations) else -1)
     return Trend(
         medians=tuple(medians),
-        steps=len(steps) if len(steps) > 1 else 0,
+        steps=len(steps) if has_steps else 0,
         least_ns=int(dur.min()),
         median_ns=median(dur),
         most_ns=int(dur.max()),

@@ -265,8 +265,11 @@ def align_sides(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """Return both sides of a comparison with zero at the begin of the compared steps,
     so that these begin at the same column."""
     side_a, side_b = sides
-    a_rows = [row for diff_row in diff.rows for row in diff_row.a_rows]
-    b_rows = [row for diff_row in diff.rows for row in diff_row.b_rows]
+    a_rows: list[int] = []
+    b_rows: list[int] = []
+    for diff_row in diff.rows:
+        a_rows += diff_row.a_rows
+        b_rows += diff_row.b_rows
     return _align_side(side_a, a_rows), _align_side(side_b, b_rows)
 
 

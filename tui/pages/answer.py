@@ -112,18 +112,22 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """Return the list and row at cell (x, y). The lines above the lists give row
         -1. The rule and cells below the last row give None."""
-        laid = self._lay_out(width, height)
-        if y == 0 or not laid.columns.shown:
+        layout = self._lay_out(width, height)
+        is_on_rule = y == 0
+        if is_on_rule or not layout.columns.shown:
             return None
-        lines_above_rows = 2 + len(laid.above)  # the rule, and the titles of the lists
+        lines_above_rows = 2 + len(layout.above)  # the rule, and the titles of lists
         if y < lines_above_rows:
             return AnswerAt()
-        if laid.reasons and y == height - 1:
+        is_on_legend = layout.reasons and y == height - 1
+        if is_on_legend or y >= height:
             return None
-        list_at_x = int(np.searchsorted(laid.columns.borders, x, side="right"))
-        column = laid.columns.shown[min(list_at_x, len(laid.columns.shown) - 1)]
-        row = y - lines_above_rows + self._first_row(column, laid.rows)
-        if y >= height or row >= len(self.found.lists[column].entries):
+        last_shown = len(layout.columns.shown) - 1
+        list_at_x = int(np.searchsorted(layout.columns.borders, x, side="right"))
+        # right of all lists, the last one counts
+        column = layout.columns.shown[min(list_at_x, last_shown)]
+        row = y - lines_above_rows + self._first_row(column, layout.rows)
+        if row >= len(self.found.lists[column].entries):
             return None
         return AnswerAt(column, row)
 
@@ -171,11 +175,11 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the lists that fit side by side in `width` cells, with their widths."""
         lists = self.found.lists
         shown_lists = choose_visible_lists(lists, width, self.at)
-        counter_cells = HIDDEN_LISTS_CELLS if len(shown_lists) < len(lists) else 0
-        return ListColumns(
-            shown_lists,
-            divide_width([lists[n] for n in shown_lists], width, counter_cells),
-        )
+        are_some_hidden = len(shown_lists) < len(lists)
+        counter_cells = HIDDEN_LISTS_CELLS if are_some_hidden else 0
+        lists_side_by_side = [lists[index] for index in shown_lists]
+        widths = divide_width(lists_side_by_side, width, counter_cells)
+        return ListColumns(shown_lists, widths)
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
@@ -210,22 +214,28 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _titles(self, columns: ListColumns, bar: int) -> list[Styled]:
         """Return the line with the titles and units of the lists. The last title is
         followed by the number of lists that do not fit. `bar` is the width of a bar."""
-        hidden_count = len(self.found.lists) - len(columns.shown)
         parts: list[Styled] = []
         for column, cells in zip(columns.shown, columns.widths, strict=True):
             answer_list = self.found.lists[column]
-            hidden_mark = ""
-            if hidden_count and column == columns.shown[-1]:
-                hidden_mark = f" {self.glyphs.folded}{hidden_count}"
-                with_word = f"{hidden_mark} more"
-                needed_cells = (
-                    TIME_CELLS + ASIDE_CELLS + 2 + bar + len(answer_list.title)
-                )
-                if needed_cells + len(with_word) <= cells:
-                    hidden_mark = with_word
-            parts += self._draw_list_title(answer_list, cells - len(hidden_mark), bar)
-            parts.append((hidden_mark + " " * BETWEEN_CELLS, "faint"))
+            hidden_text = ""
+            is_last = column == columns.shown[-1]
+            if is_last:
+                cells_before_title = TIME_CELLS + ASIDE_CELLS + 2 + bar
+                used_cells = cells_before_title + len(answer_list.title)
+                hidden_text = self._count_hidden_lists(columns, cells - used_cells)
+            parts += self._draw_list_title(answer_list, cells - len(hidden_text), bar)
+            parts.append((hidden_text + " " * BETWEEN_CELLS, "faint"))
         return parts
+
+    def _count_hidden_lists(self, columns: ListColumns, room: int) -> str:
+        """Return how many lists do not fit on the screen, such as ` >2 more`. In less
+        than the needed `room` in cells it is ` >2`; "" if all lists are shown."""
+        hidden_count = len(self.found.lists) - len(columns.shown)
+        if not hidden_count:
+            return ""
+        number = f" {self.glyphs.folded}{hidden_count}"
+        with_word = f"{number} more"
+        return with_word if len(with_word) <= room else number
 
     @staticmethod
     def _draw_list_title(shown: AnswerList, cells: int, bar: int) -> list[Styled]:
@@ -283,9 +293,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         its bar and its name. A row with the cursor is highlighted."""
         bar_text = ""
         if bar:
-            bar_text = (
-                draw_share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
-            )
+            drawn_bar = draw_share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs)
+            bar_text = f"{drawn_bar} "
         look = entry.kind.token + TEXT if entry.kind else "plain"
         parts = (
             (">" if has_cursor else " ", "strong"),
@@ -302,14 +311,17 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 def _wrap_verdict(why: Why, width: int) -> list[str]:
     """Return the verdict on at most two lines of `width` cells. Where a shorter wording
     saves lines, that is used; the rest is cut."""
-    full = wrap_sentence(printable(answer(why)), width)
+    lines = wrap_sentence(printable(answer(why)), width)
     brief = wrap_sentence(printable(format_brief_answer(why)), width)
-    lines = brief if len(brief) < len(full) else full
+    if len(brief) < len(lines):
+        lines = brief
     if len(lines) > 2:
         without_reason = format_brief_answer(why, with_reason=False)
         lines = wrap_sentence(printable(without_reason), width)
-    first, *further_lines = lines
-    return [first, clip(" ".join(further_lines), width)] if further_lines else [first]
+    if len(lines) == 1:
+        return [*lines]
+    all_but_first = " ".join(lines[1:])
+    return [lines[0], clip(all_but_first, width)]
 
 
 def divide_width(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
@@ -335,9 +347,10 @@ def _share_out_cells(widths: list[int], needs: Sequence[int], spare: int) -> int
     """Add spare cells to `widths` (in place) for lists that need more, first to those
     that lack the fewest. Return how many cells are left."""
     missing = [need - cells for need, cells in zip(needs, widths, strict=True)]
-    for list_index in sorted(range(len(widths)), key=missing.__getitem__):
-        wanting = sum(cells > 0 for cells in missing)
-        equal_part = spare // max(1, wanting)
+    by_missing = sorted(range(len(widths)), key=missing.__getitem__)
+    for list_index in by_missing:
+        lists_in_need = [cells for cells in missing if cells > 0]
+        equal_part = spare // max(1, len(lists_in_need))
         part = min(missing[list_index], equal_part)
         widths[list_index] += part
         missing[list_index] -= part
@@ -348,16 +361,14 @@ def _share_out_cells(widths: list[int], needs: Sequence[int], spare: int) -> int
 def _measure_needs(lists: Sequence[AnswerList], bar: int, more: int) -> list[int]:
     """Return for each list the width at which its title and all names are whole. `more`
     cells follow the last title; `bar` is the width of a bar."""
+    figure_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
     needs = []
     for answer_list in lists:
         title_cells = len(answer_list.title)
         if answer_list is lists[-1]:
             title_cells += more
-        longest_name = max(
-            (len(entry.text) for entry in answer_list.entries), default=0
-        )
-        figure_cells = TIME_CELLS + ASIDE_CELLS + 2 + bar
-        needs.append(figure_cells + max(longest_name, title_cells))
+        name_cells = [len(entry.text) for entry in answer_list.entries]
+        needs.append(figure_cells + max([title_cells, *name_cells]))
     return needs
 
 
@@ -369,6 +380,7 @@ def bar_cells(width: int, count: int) -> int:
 
 
 SECTION = "In the summary"
+VERDICT_ROW = -1  # of the cursor, above all lists
 INSIDE = (
     "answer-down/answer-up row",
     "answer-left/answer-right list",
@@ -437,16 +449,16 @@ def move_cursor(state: State, columns: int, rows: int) -> State:
     """Move the cursor of the summary by so many lists to the right and rows down. While
     the summary is not known, the place may lie outside of its lists."""
     answer_page = shown_answer(state)
-    old_place = state.answer_at
-    if old_place is None:
+    place = state.answer_at
+    if place is None:
         return state
-    if answer_page is None:  # the first move after it is known ends on a row
-        new_place = AnswerAt(
-            max(0, old_place.column + columns), max(-1, old_place.row + rows)
-        )
-    else:
-        new_place = moved(answer_page.lists, old_place, columns, rows)
-    return replace(state, answer_at=new_place)
+    if answer_page is not None:
+        moved_place = moved(answer_page.lists, place, columns, rows)
+    else:  # the first move after it is known ends on a row
+        column = max(0, place.column + columns)
+        row = max(VERDICT_ROW, place.row + rows)
+        moved_place = AnswerAt(column, row)
+    return replace(state, answer_at=moved_place)
 
 
 def follow(state: State) -> State:
@@ -456,9 +468,8 @@ def follow(state: State) -> State:
     if state.answer_at is None:
         return state
     if answer_page is None:
-        return told(
-            state, explain_missing_result(state.side.trace, "where the time went")
-        )
+        reason = explain_missing_result(state.side.trace, "where the time went")
+        return told(state, reason)
     return went(state, answer_page, state.answer_at)
 
 
@@ -506,15 +517,15 @@ def make_answer_pane(state: State, height: int) -> Pane | None:
         title=_format_title(state),
     )
 
-    def pointed(state: State, x: int, y: int) -> State:
+    def on_click(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
         return went(state, picture.found, at) if at else state
 
-    def wheeled(state: State, turn: Turn) -> State:
+    def on_wheel(state: State, turn: Turn) -> State:
         inside = enter(state) if state.answer_at is None else state
         return move_cursor(inside, columns=0, rows=turn.lines)
 
-    return Pane(height, picture, pointed, wheeled)
+    return Pane(height, picture, on_click, on_wheel)
 
 
 def format_awaited_title(state: State) -> str:
@@ -526,12 +537,11 @@ def format_awaited_title(state: State) -> str:
 def _format_title(state: State) -> str:
     """Return the title of the summary, with the keys that act there now."""
     if state.answer_at:
-        keys = format_hints(INSIDE, state)
+        hints: Sequence[str] = INSIDE
     else:
         enter_keys = "into-answer/next-pane" if takes_tab(state) else "into-answer"
-        keys = format_hints(
-            (f"{enter_keys} to browse", "down/up to select a slice"), state
-        )
+        hints = (f"{enter_keys} to browse", "down/up to select a slice")
+    keys = format_hints(hints, state)
     return f"Summary: {keys}" if keys else "Summary"
 
 

@@ -155,12 +155,15 @@ def compare_names(line: DiffLine) -> list[Said]:
     row = line.rows[0]
     if row.kind is not RowKind.REPLACED or not row.a or not row.b:
         return []
-    names = narrow(row.a[0]), narrow(row.b[0])
-    lines = []
-    for side, name, marks in zip("AB", names, differing(*names), strict=True):
-        lines.append(Said(f"{side} {name}", "plain"))
-        lines.append(Said(f"  {marks}", "warning"))
-    return lines
+    name_a = narrow(row.a[0])
+    name_b = narrow(row.b[0])
+    marks_a, marks_b = differing(name_a, name_b)
+    return [
+        Said(f"A {name_a}", "plain"),
+        Said(f"  {marks_a}", "warning"),
+        Said(f"B {name_b}", "plain"),
+        Said(f"  {marks_b}", "warning"),
+    ]
 
 
 class DiffPage(ListPage):
@@ -210,14 +213,14 @@ class DiffPage(ListPage):
         if line is None:
             return state
         rows_of_sides = find_rows_of_line(line)
-        has_a, has_b = map(bool, rows_of_sides)
-        if not has_a and not has_b:
+        a_rows, b_rows = rows_of_sides
+        if not a_rows and not b_rows:
             return told(state, NO_WORK)
-        first_side = 0 if has_a else 1
         if line.kind == REGION:
             session = state.session.paired_regions(rows_of_sides)
         else:
             session = state.session.paired(rows_of_sides)
+        first_side = 0 if a_rows else 1
         return bring_to_timeline(state, session, first_side)
 
     def line(self, state: State) -> DiffLine | None:
@@ -264,24 +267,28 @@ class DiffPage(ListPage):
         if comparison is None:
             return ()
         if size.height > TALL_LINES:
-            timeline_lines, verdict_lines = 6, 9
+            timeline_lines = 6
+            verdict_lines = 9
         elif size.height > ROOMY_LINES:
-            timeline_lines, verdict_lines = 4, 7
+            timeline_lines = 4
+            verdict_lines = 7
         else:
-            timeline_lines, verdict_lines = 3, 3
+            timeline_lines = 3
+            verdict_lines = 3
         story_lines = MAX_STORY_LINES
         if size.height < MIN_LINES_WITH_TWO_REASONS:
             story_lines = LOW_STORY_LINES
-        panes = [
-            _make_verdict_pane(comparison.found, size.width, verdict_lines, story_lines)
-        ]
-        if size.height >= MIN_LINES_WITH_TIMELINES:
-            for index in range(len(comparison.sides)):
-                panes.append(
-                    _make_timeline_pane(
-                        state, comparison, index, size.width, timeline_lines
-                    )
-                )
+        verdict = _make_verdict_pane(
+            comparison.found, size.width, verdict_lines, story_lines
+        )
+        if size.height < MIN_LINES_WITH_TIMELINES:
+            return [verdict]
+        panes = [verdict]
+        for index in range(len(comparison.sides)):
+            timeline = _make_timeline_pane(
+                state, comparison, index, size.width, timeline_lines
+            )
+            panes.append(timeline)
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
@@ -333,12 +340,11 @@ class DiffPage(ListPage):
         keys_of_region = format_hints(REGION_HINTS, state)
         reason = keys_of_region if line.kind == REGION else _find_reason(line)
         cursor = state.list_of(DIFF).cursor
-        return make_ruled_picture(
-            (_list_identity(state), cursor, keys_of_region),
-            "",
-            choose_glyphs(state.ascii_only).rule,
-            partial(_draw_reason, line, reason, columns_of(_known_diff(state))),
-        )
+        identity = (_list_identity(state), cursor, keys_of_region)
+        rule = choose_glyphs(state.ascii_only).rule
+        columns = columns_of(_known_diff(state))
+        draw_lines = partial(_draw_reason, line, reason, columns)
+        return make_ruled_picture(identity, "", rule, draw_lines)
 
 
 def _list_verdict(diff: Diff) -> list[str]:
@@ -370,18 +376,13 @@ def _make_region_overlay(
     """Return an overlay with all lines of a region: its sums, then what changed in it,
     the largest change first, and below them the verdict."""
     columns = _make_columns(inner)
-    rows = [titles(columns, MAX_ROW_CELLS)]
-    for row in inner:
-        unindented = replace(row, what=row.what.strip())
-        rows.append("".join(fit_line(columns, unindented, MAX_ROW_CELLS)))
-    lines = [
-        narrow(line.what),
-        _format_times(line),
-        "",
-        *map(str.rstrip, rows),
-        "",
-        *verdict_lines,
-    ]
+    lines = [narrow(line.what), _format_times(line), ""]
+    lines.append(titles(columns, MAX_ROW_CELLS).rstrip())
+    for inner_line in inner:
+        unindented = replace(inner_line, what=inner_line.what.strip())
+        cells = fit_line(columns, unindented, MAX_ROW_CELLS)
+        lines.append("".join(cells).rstrip())
+    lines += ["", *verdict_lines]
     return OverlayLines("region, then the verdict", tuple(lines))
 
 

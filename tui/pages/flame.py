@@ -152,27 +152,27 @@ class FlamePage(Page):
         about the block under the cursor. Where there is no graph yet, a sentence says
         why."""
         view = state.flame
+        glyphs = choose_glyphs(state.ascii_only)
         title = f" {TIME[choose_time(state)]} {WHAT[view.tree]}"
         flame = find_flame(state)
         if isinstance(flame, str):
+            why_no_flame = flame
             return (
                 Pane(1, text([Said(title, "title")])),
-                Pane(1, text([Said(f" {flame}")])),
+                Pane(1, text([Said(f" {why_no_flame}")])),
             )
         title += f": {duration(flame.whole_ns)}"
         if view.root != WHOLE:
             title += f"   in {flame.tree.label(view.root)}"
-        title = clip(title, size.width, choose_glyphs(state.ascii_only).ellipsis)
+        title = clip(title, size.width, glyphs.ellipsis)
         cursor_node = here(state).node
         draw_details = partial(_describe_rectangle, flame, cursor_node)
-        rule = choose_glyphs(state.ascii_only).rule
+        identity = (flame, cursor_node)
+        details = make_ruled_picture(identity, "", glyphs.rule, draw_details)
         return (
             Pane(1, text([Said(title, "title")])),
             _make_graph_pane(state, flame, cursor_node, size),
-            Pane(
-                BELOW_LINES,
-                make_ruled_picture((flame, cursor_node), "", rule, draw_details),
-            ),
+            Pane(BELOW_LINES, details),
         )
 
     def subject(self, state: State) -> int:
@@ -382,12 +382,12 @@ def _describe_rectangle(flame: Flame, node: int, width: int, height: int) -> lis
         f"self {duration(self_ns)}",
     ]
     if tree.row[node] != NO_ROW:
-        calls = tree.figures["count" if "count" in tree.figures else "calls"]
-        parts.append(plural(int(calls[node]), "call"))
-    *outer_nodes, _ = flame.path(node)
-    outer_names = " < ".join(
-        tree.label(outer_node) for outer_node in reversed(outer_nodes)
-    )
+        # the tree of modules has another name for it
+        count_name = "count" if "count" in tree.figures else "calls"
+        calls = int(tree.figures[count_name][node])
+        parts.append(plural(calls, "call"))
+    outer_labels = [tree.label(around) for around in flame.path(node)[:-1]]
+    outer_names = " < ".join(reversed(outer_labels))
     return [
         Said(f" {tree.label(node)}", "plain"),
         Said(" " + "   ".join(parts)),

@@ -135,33 +135,35 @@ class TreeListPage(ListPage, Generic[Tree]):
         if not tree:
             return make_empty_list(self.nothing(state))
         sort = self.sort(state, tree)
-        columns = self.columns(state, tree, sort)
-        open_nodes = self.opened(state)
         measure = tree.measure(sort)
+        column_of_name = self.columns(state, tree, sort)
+        columns = tuple(column_of_name.values())
+        open_nodes = self.opened(state)
         glyphs = choose_glyphs(state.ascii_only)
-        shown_columns = tuple(columns.values())
 
-        def formatted(index: int, width: int) -> list[Styled]:
+        def format_row(index: int, width: int) -> list[Styled]:
             """The row of one node."""
             node = int(open_nodes.shown[index])
             texts = {
                 "name": _format_name(tree, node, open_nodes, glyphs),
                 "share": _format_share(tree, node, measure),
                 "": _draw_share_bar(tree, node, measure, glyphs),
-                **self.texts(state, tree, node),
             }
-            shown = [
-                texts[name] if name in texts else self._format_figure(tree, node, name)
-                for name in columns
-            ]
+            texts.update(self.texts(state, tree, node))
+            cells = []
+            for name in column_of_name:
+                # all other columns are figures of the tree
+                if name not in texts:
+                    texts[name] = self._format_figure(tree, node, name)
+                cells.append(texts[name])
             token, last_token = self.look(tree, node)
-            return style_row(shown_columns, shown, width, token, last_token)
+            return style_row(columns, cells, width, token, last_token)
 
         return Rows(
-            identity=(open_nodes, *shown_columns),
+            identity=(open_nodes, *columns),
             count=len(open_nodes.shown),
-            titles=partial(titles, shown_columns),
-            format=formatted,
+            titles=partial(titles, columns),
+            format=format_row,
         )
 
     def _format_figure(self, tree: Tree, node: int, column: str) -> str:
@@ -191,7 +193,8 @@ class TreeListPage(ListPage, Generic[Tree]):
     def subject(self, state: State) -> int:
         """Return the row of the slice that the node under the cursor stands for; -1 for
         none."""
-        tree, node = self.tree(state), self.node(state)
+        tree = self.tree(state)
+        node = self.node(state)
         return int(tree.row[node]) if tree and node >= 0 else -1
 
     def opened(self, state: State) -> OpenNodes:

@@ -143,10 +143,9 @@ class HangPage(ListPage):
             return ()
         shown = shown_hang(state)
         rule = choose_glyphs(state.ascii_only).rule
+        title = _format_call_title(shown, rank)
         draw_details = partial(_draw_call, shown, rank)
-        picture = make_ruled_picture(
-            (shown, rank), _format_call_title(shown, rank), rule, draw_details
-        )
+        picture = make_ruled_picture((shown, rank), title, rule, draw_details)
         height = max(MIN_DETAILS, min(MAX_DETAILS, size.height // 3))
         return (Pane(height, picture),)
 
@@ -154,18 +153,16 @@ class HangPage(ListPage):
         """Return the overlay with all that is known of the call under the cursor, and
         its whole stack. Without a collective it is a sentence."""
         rank = cursor_rank(state)
-        return (
-            NO_COLLECTIVE
-            if rank is None
-            else _make_call_overlay(shown_hang(state), rank)
-        )
+        if rank is None:
+            return NO_COLLECTIVE
+        return _make_call_overlay(shown_hang(state), rank)
 
     def copied(self, state: State) -> str:
         """Return the lines about the call under the cursor; "" for none."""
         rank = cursor_rank(state)
-        return (
-            "" if rank is None else "\n".join(_describe_call(shown_hang(state), rank))
-        )
+        if rank is None:
+            return ""
+        return "\n".join(_describe_call(shown_hang(state), rank))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Return the ranks of the group as a table to save: the newest collective of
@@ -175,24 +172,23 @@ class HangPage(ListPage):
 
         shown = shown_hang(state)
         members = shown_members(state)
-        row_indices = range(len(members)) if rows is None else rows
-        last_calls = [shown.grid.last_of(members[index]) for index in row_indices]
-        return make_page_table(
-            HANG,
-            {
-                "group": [name_group(shown.progress.group)] * len(row_indices),
-                "last_operation": [
-                    call.operation if call else "" for call in last_calls
-                ],
-                "last_place": [
-                    format_frame(call.place) if call else "" for call in last_calls
-                ],
-            },
-            rank=[members[index] for index in row_indices],
-            newest=[
-                _none_if_unknown(shown.progress.newest[index]) for index in row_indices
-            ],
-        )
+        ranks = []
+        newest = []
+        last_operations = []
+        last_places = []
+        for index in range(len(members)) if rows is None else rows:
+            rank = members[index]
+            last_call = shown.grid.last_of(rank)
+            ranks.append(rank)
+            newest.append(_none_if_unknown(shown.progress.newest[index]))
+            last_operations.append(last_call.operation if last_call else "")
+            last_places.append(format_frame(last_call.place) if last_call else "")
+        texts = {
+            "group": [name_group(shown.progress.group)] * len(ranks),
+            "last_operation": last_operations,
+            "last_place": last_places,
+        }
+        return make_page_table(HANG, texts, rank=ranks, newest=newest)
 
 
 def count_grid_columns(width: int) -> int:

@@ -108,10 +108,10 @@ class KernelsPage(ListPage):
         listed_groups = shown_groups(state)
         columns = _columns(table, view)
 
-        def formatted(index: int, width: int) -> list[Styled]:
+        def format_row(index: int, width: int) -> list[Styled]:
             """The row of one group."""
             group = int(listed_groups[index])
-            texts = [*_format_figures(table, group, glyphs)]
+            texts = _format_figures(table, group, glyphs)
             if _has_work_columns(table):
                 texts += _format_work(table, group)
             if _has_decoded_columns(table):
@@ -124,7 +124,7 @@ class KernelsPage(ListPage):
             identity=(table, view),
             count=len(listed_groups),
             titles=lambda width: titles(columns, width),
-            format=formatted,
+            format=format_row,
         )
 
     def led_to(self, state: State, rank: int) -> State:
@@ -192,16 +192,16 @@ class KernelsPage(ListPage):
     def follow(self, before: State, state: State) -> State:
         """Return the state after more of the trace was read: all groups are listed, and
         the cursor stays on the group with the same name."""
-        state = replace(state, kernels=replace(state.kernels, only=()))
+        all_listed = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
-            return state
+            return all_listed
         group_before = self.group(before)
         cursor = 0
         if group_before >= 0:
             name = shown_table(before).full_name(group_before)
-            cursor = _find_row_of_name(state, name)
+            cursor = _find_row_of_name(all_listed, name)
         list_state = replace(before.list_of(self.name), cursor=cursor)
-        return state.with_list(self.name, list_state)
+        return all_listed.with_list(self.name, list_state)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Return the groups as a table to save, with the columns of `fusetui kernels
@@ -392,34 +392,49 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     """Return the columns of a table of groups. The title of the column by which it is
     sorted has a star. Columns of little use on a narrow screen have the width from
     which they are shown."""
-    words = WHAT[table.role]
+    what = WHAT[table.role]
+
+    def starred(text: str, sort: str) -> str:
+        return f"{text}*" if sort == view.sort else text
+
+    def with_unit(text: str, sort: str) -> str:
+        return starred(f"{text} {table.units[sort].name}", sort)
+
+    # on a narrow screen there is room for durations or for work, not for both
     shows_work = view.shows_work and _has_work_columns(table)
-    from_width_of_times = MIN_CELLS_WITH_ALL if shows_work else 0
-
-    def title(sort: str, text: str = "") -> str:
-        return f"{text or sort}*" if sort == view.sort else text or sort
-
-    def with_unit(sort: str, text: str = "") -> str:
-        return title(sort, f"{text or sort} {table.units[sort].name}")
-
+    width_for_times = MIN_CELLS_WITH_ALL if shows_work else 0
+    width_for_work = 0 if shows_work else MIN_CELLS_WITH_ALL
+    # the median says more than the least and the greatest duration
+    width_for_extremes = max(110, width_for_times)
     columns = [
-        ListColumn(with_unit("total", words.total), 10),
+        ListColumn(with_unit(what.total, "total"), 10),
         ListColumn("share", 7),
         ListColumn("", BAR_CELLS, left=True, from_width=90),
-        ListColumn(title("count"), 7),
-        ListColumn(with_unit("median"), 11, from_width=from_width_of_times),
-        ListColumn(with_unit("min"), 9, from_width=max(110, from_width_of_times)),
-        ListColumn(with_unit("max"), 9, from_width=max(110, from_width_of_times)),
+        ListColumn(starred("count", "count"), 7),
+        ListColumn(with_unit("median", "median"), 11, from_width=width_for_times),
+        ListColumn(with_unit("min", "min"), 9, from_width=width_for_extremes),
+        ListColumn(with_unit("max", "max"), 9, from_width=width_for_extremes),
     ]
     if _has_work_columns(table):
-        from_width = 0 if shows_work else MIN_CELLS_WITH_ALL
-        columns += [ListColumn(title(name), 8, from_width=from_width) for name in WORK]
+        for name in WORK:
+            columns.append(
+                ListColumn(starred(name, name), 8, from_width=width_for_work)
+            )
     if _has_decoded_columns(table):
         columns += DECODED_COLUMNS
-    titles_of_groups = {"name": words.one, "module": "module or annotation"}
-    name = titles_of_groups.get(table.by, table.by)
-    columns.append(ListColumn(title("name", name), 0, left=True))
+    group_title = _title_of_groups(table.by, what)
+    columns.append(ListColumn(starred(group_title, "name"), 0, left=True))
     return columns
+
+
+def _title_of_groups(by: str, what: What) -> str:
+    """Return the title of the column that names each group, such as "kernel" where
+    each group is one kernel name, or "library"."""
+    if by == "name":
+        return what.one
+    if by == "module":
+        return "module or annotation"
+    return by
 
 
 def _show_view(state: State, view: KernelView) -> State:
@@ -513,15 +528,16 @@ def switch_columns(state: State) -> State:
     if table.role is not Role.KERNEL:
         return told(state, _explain_no_kernels(table))
     if not table.has_work:
-        if not state.side.insight.answer:
-            return told(
-                state, explain_missing_result(state.side.trace, "the work of kernels")
-            )
-        return told(state, NO_WORK)
+        is_analyzed = state.side.insight.answer is not None
+        if is_analyzed:
+            return told(state, NO_WORK)
+        reason = explain_missing_result(state.side.trace, "the work of kernels")
+        return told(state, reason)
     shows_work = not state.kernels.shows_work
-    hidden = SPREAD if shows_work else WORK
-    sort = "total" if state.kernels.sort in hidden else state.kernels.sort
-    view = replace(state.kernels, shows_work=shows_work, sort=sort)
+    hidden_columns = SPREAD if shows_work else WORK
+    view = replace(state.kernels, shows_work=shows_work)
+    if view.sort in hidden_columns:
+        view = replace(view, sort="total")
     return replace(state, kernels=view, hint="")
 
 

@@ -167,30 +167,32 @@ class MemoryPage(ListPage):
         """Return the rows of the list: who holds memory at the moment under the cursor,
         or the segments of the allocator. A moment is the time right after one memory
         event."""
-        if memory_of(state).is_map:
+        shown = memory_of(state)
+        if shown.is_map:
             return self._segments(state)
         holders = self.found(state)
         if not holders:
             return make_empty_list("nothing is allocated at this moment")
-        columns = self._columns(memory_of(state))
+        columns = self._columns(shown)
         moments, view = here(state)
-        total = int(moments.history.allocated[view.at + 1])
+        # the first amount is that before all events
+        allocated_bytes = int(moments.history.allocated[view.at + 1])
         time_zero = window(state).zero
 
-        def formatted(index: int, width: int) -> list[Styled]:
+        def format_row(index: int, width: int) -> list[Styled]:
             """The row of one holder, stack or allocation."""
             row = holders[index]
             name = pictures().row_text(moments, row, time_zero)
             indent = "  " * row.level
             label = f"{indent}{self._mark(state, row)} {name}"
-            texts = [*self._figures(state, row, total), label]
+            texts = [*self._figures(state, row, allocated_bytes), label]
             return style_row(columns, texts, width)
 
         return Rows(
             identity=(holders, columns, time_zero),
             count=len(holders),
             titles=partial(titles, columns),
-            format=formatted,
+            format=format_row,
         )
 
     @staticmethod
@@ -217,12 +219,11 @@ class MemoryPage(ListPage):
         difference."""
         if len(memory_of(state).sides) > 1:
             return self._format_compared_figures(state, row)
+        glyphs = choose_glyphs(state.ascii_only)
         return [
             size(row.bytes),
             percent(row.bytes, total),
-            draw_share_bar(
-                row.bytes, total, BAR_CELLS, choose_glyphs(state.ascii_only)
-            ),
+            draw_share_bar(row.bytes, total, BAR_CELLS, glyphs),
             count(row.allocations) if row.allocations else "",
         ]
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
-from fusetui.text.cutting import clip, joined
+from fusetui.text.cutting import clip, joined, middle_clip
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import step_wall, steps_of
@@ -113,19 +113,20 @@ def make_hits_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
     instead.
     """
 
-    def lines(width: int, height: int) -> list[Said | list[Styled]]:
+    def draw_lines(width: int, height: int) -> list[Said | list[Styled]]:
         """The rule, and what fits below it."""
         heading = f"{glyphs.rule * 3} {summarize_hits(found)} "
         rule = heading.ljust(width, glyphs.rule)
-        shown: list[Said | list[Styled]] = [Said(rule, "title")]
+        lines: list[Said | list[Styled]] = [Said(rule, "title")]
+        height_below_rule = height - 1
         if found is None:
             help_lines = folded(HELP, width - 2, "plain", " ")
-            shown += cut(help_lines, height - 1, glyphs.ellipsis)
+            lines += cut(help_lines, height_below_rule, glyphs.ellipsis)
         else:
-            shown += _draw_name_rows(found, width, height - 1, glyphs)
-        return shown
+            lines += _draw_name_rows(found, width, height_below_rule, glyphs)
+        return lines
 
-    return TextPicture(found, lines)
+    return TextPicture(found, draw_lines)
 
 
 def _draw_name_rows(
@@ -138,11 +139,12 @@ def _draw_name_rows(
     unit = unit_of(name.ns for name in found.names)
     no_title = " " * BAR_CELLS
     heading = f"{unit.name:>9}   share {no_title}   count name"
-    shown_names = found.names[: max(0, height - 1)]
+    rows_below_heading = max(0, height - 1)
+    shown_names = found.names[:rows_below_heading]
     name_count = max(found.names_count, len(found.names))
     if len(shown_names) < name_count:
-        place = f"1-{len(shown_names)} of {count(name_count)}"
-        heading = heading.ljust(width - 1 - len(place)) + place
+        names_in_sight = f"1-{len(shown_names)} of {count(name_count)}"
+        heading = heading.ljust(width - 1 - len(names_in_sight)) + names_in_sight
     rows: list[Said | list[Styled]] = [Said(heading, "title")]
     for name in shown_names:
         rows.append(_draw_name_row(name, found.ns, unit, width, glyphs))
@@ -158,19 +160,21 @@ def _draw_name_row(
     their number, and the name. Names that match by their args alone have no share.
     """
     if hits.in_args:
-        share, bar, where = "", "", IN_ARGS
+        share = ""
+        bar = ""
+        before_name = IN_ARGS
     else:
         share = percent(hits.ns, total_ns)
         bar = draw_share_bar(hits.ns, total_ns, BAR_CELLS, glyphs)
-        where = ""
-    name_cells = max(1, width - CELLS_BEFORE_NAME - len(where))
+        before_name = ""
+    name_cells = max(1, width - CELLS_BEFORE_NAME - len(before_name))
     name = clip(label_of(hits.role, hits.name), name_cells, glyphs.ellipsis)
     return [
         (f"{unit.text(hits.ns):>9} ", "plain"),
         (f"{share:>7} ", "faint"),
         (f"{bar:{BAR_CELLS}} ", "busy"),
         (f"{count(hits.count):>7} ", "plain"),
-        (where, "faint"),
+        (before_name, "faint"),
         (name, classify_slice(hits.role, hits.name).token + TEXT),
     ]
 
@@ -178,32 +182,32 @@ def _draw_name_row(
 def summarize_hits(found: SearchHits | None) -> str:
     """Return one line that says how many hits a search has.
 
-    It names slices, distinct names, their time, hits by args alone, and how much of the
-    args was read. For None (nothing typed) it is "search"; for a wrong query it is what
-    is wrong.
+        12 slices of 3 names, 4.1 ms   5 more by args   args read: 40 %
+
+    For None (nothing typed) it is "search"; for a wrong query it is what is wrong.
     """
     if found is None:
         return "search"
     if found.wrong:
         return narrow(found.wrong)
-    texts = []
-    by_name = len(found.rows)
-    by_args = len(found.extra)
-    if by_name:
-        slices = plural(by_name, "slice")
+    hits_by_name = len(found.rows)
+    hits_by_args = len(found.extra)
+    parts = []
+    if hits_by_name:
+        slices = plural(hits_by_name, "slice")
         names = plural(found.names_count, "name")
-        texts.append(f"{slices} of {names}, {duration(found.ns)}")
-    if by_name and by_args:
-        texts.append(f"{count(by_args)} more by args")
-    elif by_args:
-        texts.append(f"{plural(by_args, 'slice')} by args")
-    if not texts:
+        parts.append(f"{slices} of {names}, {duration(found.ns)}")
+    if hits_by_name and hits_by_args:
+        parts.append(f"{count(hits_by_args)} more by args")
+    elif hits_by_args:
+        parts.append(f"{plural(hits_by_args, 'slice')} by args")
+    elif not hits_by_name:
         reason = f": {found.missing}" if found.missing else ""
-        texts.append(narrow(f"nothing found{reason}"))
-    # args are read in the background, so there may be more hits to come
+        parts.append(narrow(f"nothing found{reason}"))
     if not found.is_done:
-        texts.append(f"args read: {percent(found.share, 1)}")
-    return "   ".join(texts)
+        # args are read in the background, so there may be more hits to come
+        parts.append(f"args read: {percent(found.share, 1)}")
+    return "   ".join(parts)
 
 
 FLAT_PART = 50  # durations that differ by at most 1 / FLAT_PART are drawn alike
@@ -232,7 +236,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows
     longest_ns = int(hit_durations.max(initial=0))
     glyphs = choose_glyphs(ascii_only)
 
-    def formatted(index: int, width: int) -> list[Styled]:
+    def format_row(index: int, width: int) -> list[Styled]:
         """The row of one hit."""
         duration_ns = int(hit_durations[index])
         bar = draw_share_bar(duration_ns, longest_ns, BAR_CELLS, glyphs)
@@ -243,7 +247,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, notes: tuple[str, ...]) -> Rows
         identity=(overlay, notes),
         count=len(overlay.hits.rows),
         titles=partial(_format_hit_titles, columns, notes),
-        format=formatted,
+        format=format_row,
         are_counted=False,  # the line above them has their number
     )
 
@@ -458,33 +462,20 @@ class OverlayList(ListPage):
         if isinstance(overlay, Chooser):
             return _choice_rows(state, offers_in_list(state), overlay.summaries)
         if isinstance(overlay, HitList):
-            message = _message_over_page(state)
-            notes = (
-                [message] if message else [format_hint(hint, state) for hint in HITS]
-            )
-            return hit_rows(
-                overlay, state.ascii_only, tuple(note for note in notes if note)
-            )
+            notes = _describe_hit_keys(state)
+            return hit_rows(overlay, state.ascii_only, notes)
         if isinstance(overlay, SourceShown):
             from fusetui.tui.drawing.source import make_source_rows  # rarely needed
 
             keys_text = format_hints((NEXT_PART, CLOSE), state)
             return make_source_rows(overlay, state.ascii_only, keys_text)
-        hints = [CLOSE]
-        if is_help(state):
-            hints += [NEXT_PART, NARROW]
-        if replays.is_worth(state):
-            hints.append(SECOND)
-        if is_slice(state):
-            hints.append(RAW)
-        if isinstance(overlay, ShownCommand):
-            hints.append(COPIES)
-        width = max(1, overlay_size(state).width - EDGE_CELLS)
-        key_texts = [format_hint(hint, state) for hint in hints]
-        if isinstance(overlay, ShownCommand) and _message_over_page(state):
-            key_texts = [_message_over_page(state)]
+        return self._text_rows(state, overlay)
+
+    def _text_rows(self, state: State, overlay: Texts) -> Rows:
+        """Return a row for each line of an overlay that is a text, such as the help."""
         shown = _text_of_overlay(state, overlay)
-        heading = self._heading(state, shown, key_texts, width)
+        width = _text_width(state)
+        heading = self._heading(state, shown, _describe_text_keys(state), width)
         return Rows(
             identity=(overlay, width, state.unpacked, heading),
             count=len(shown.lines),
@@ -499,9 +490,12 @@ class OverlayList(ListPage):
         """Return the heading of a text: its title, which lines are in sight, and what
         keys do. Only as many of these parts are there as fit in `width` cells."""
         visible_lines = self._place(state, shown)
-        parts = [shown.title, visible_lines, *key_texts]
         if is_help(state):
-            parts = [shown.title, key_texts[0], visible_lines, *key_texts[1:]]
+            # how to close comes first: who opens the help may know no key yet
+            close_text, *other_keys = key_texts
+            parts = [shown.title, close_text, visible_lines, *other_keys]
+        else:
+            parts = [shown.title, visible_lines, *key_texts]
         return " " + joined([part for part in parts if part], width)
 
     def paged(self, state: State, rows: int) -> State:
@@ -535,28 +529,10 @@ class OverlayList(ListPage):
         """
         overlay = state.overlay
         if isinstance(overlay, HitList):
-            if overlay.steps is not None and overlay.steps.are_iterations:
-                return shown_step(closed(state), index)
-            return search.shown(closed(state), replace(overlay.hits, at=index))
-        if not isinstance(overlay, Chooser):
-            return state
-        offer = offers_in_list(state)[index]
-        if offer.pid:
-            return recorded(leave_overlay(state), offer.pid)
-        closed_state = closed(state)
-        if offer.is_tour:
-            closed_state = replace(closed_state, tour=0)
-        if offer.are_dumps:
-            return hang.read(closed_state, offer.paths, alone=not closed_state.is_open)
-        # of a job of many ranks only the first trace is opened; the others are
-        # summarized
-        if offer.is_job and len(offer.paths) > 1:
-            job = RankedJob(offer.paths, comes_first=True)
-            return read(replace(closed_state, job=job), offer.paths[:1])
-        closed_state = replace(
-            closed_state, job=replace(closed_state.job, comes_first=offer.is_job)
-        )
-        return read(closed_state, offer.paths[:TOGETHER])
+            return _show_hit(state, overlay, index)
+        if isinstance(overlay, Chooser):
+            return _open_offer(state, offers_in_list(state)[index])
+        return state
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """Return the listed hits or steps at `rows` as a table to save, all of them for
@@ -564,10 +540,10 @@ class OverlayList(ListPage):
         overlay = state.overlay
         if not isinstance(overlay, HitList):
             return None
-        all_rows = np.arange(len(overlay.hits.rows))
-        return _make_hits_table(
-            overlay, all_rows if rows is None else all_rows[[*rows]]
-        )
+        indices = np.arange(len(overlay.hits.rows))
+        if rows is not None:
+            indices = indices[[*rows]]
+        return _make_hits_table(overlay, indices)
 
     def copied(self, state: State) -> str:
         """Return what a copy takes: the hit or step under the cursor, or the command
@@ -591,6 +567,62 @@ class OverlayList(ListPage):
 
 
 OVERLAYS = OverlayList()
+
+
+def _show_hit(state: State, overlay: HitList, index: int) -> State:
+    """Close the list of hits, and show the hit or step at `index` in the timeline."""
+    if overlay.steps is not None and overlay.steps.are_iterations:
+        return shown_step(closed(state), index)
+    return search.shown(closed(state), replace(overlay.hits, at=index))
+
+
+def _open_offer(state: State, offer: Offer) -> Outcome:
+    """Close the list of choices, and open what was chosen: record a running program,
+    read flight-recorder dumps, or read traces."""
+    if offer.pid:
+        return recorded(leave_overlay(state), offer.pid)
+    closed_state = closed(state)
+    if offer.is_tour:
+        closed_state = replace(closed_state, tour=0)
+    if offer.are_dumps:
+        return hang.read(closed_state, offer.paths, alone=not closed_state.is_open)
+    has_many_ranks = offer.is_job and len(offer.paths) > 1
+    if has_many_ranks:
+        # only the first trace of the job is opened; the others are summarized
+        first_path = offer.paths[:1]
+        job = RankedJob(offer.paths, comes_first=True)
+        return read(replace(closed_state, job=job), first_path)
+    job = replace(closed_state.job, comes_first=offer.is_job)
+    return read(replace(closed_state, job=job), offer.paths[:TOGETHER])
+
+
+def _describe_hit_keys(state: State) -> tuple[str, ...]:
+    """Return what keys do in a list of hits, or in their place the message of the app."""
+    message = _message_over_page(state)
+    if message:
+        return (message,)
+    key_texts = [format_hint(hint, state) for hint in HITS]
+    return tuple(key_text for key_text in key_texts if key_text)
+
+
+def _describe_text_keys(state: State) -> list[str]:
+    """Return what keys do in an overlay that is a text; how to close it comes first.
+    Over a command line, the message of the app takes their place, because it says
+    whether the line was copied."""
+    shows_command = isinstance(state.overlay, ShownCommand)
+    message = _message_over_page(state)
+    if shows_command and message:
+        return [message]
+    hints = [CLOSE]
+    if is_help(state):
+        hints += [NEXT_PART, NARROW]
+    if replays.is_worth(state):
+        hints.append(SECOND)
+    if is_slice(state):
+        hints.append(RAW)
+    if shows_command:
+        hints.append(COPIES)
+    return [format_hint(hint, state) for hint in hints]
 
 
 def _message_over_page(state: State) -> str:
@@ -634,9 +666,9 @@ def close(state: State) -> Outcome:
     """Close the overlay. Closing the first choice of traces, with nothing open or being
     read, quits the app."""
     state_after = leave_overlay(state)
-    if state_after.overlay is not None:
+    if state_after.overlay is not None or state.is_open or state.reading:
         return state_after
-    return state_after if state.is_open or state.reading else (state_after, Order.QUIT)
+    return state_after, Order.QUIT
 
 
 def offers_in_list(state: State) -> tuple[Offer, ...]:
@@ -712,15 +744,22 @@ def _find_next_title(shown: _Text, cursor: int) -> int:
     title_lines = [
         index for index, line in enumerate(shown.lines) if line.token == "title"
     ]
-    lines_below = [index for index in title_lines if index > cursor]
-    return next(iter([*lines_below, *title_lines]), 0)
+    for title_line in title_lines:
+        if title_line > cursor:
+            return title_line
+    return title_lines[0] if title_lines else 0
 
 
 def _text_of_overlay(state: State, overlay: Texts) -> _Text:
     """Return the title and the lines of an overlay to read, wrapped to its width."""
+    return _cached_text(overlay, _text_width(state), state.ascii_only, state.unpacked)
+
+
+def _text_width(state: State) -> int:
+    """Return the cells of a line of text in an overlay, which is the overlay without
+    its edge."""
     # on a screen narrower than the edge nothing can be read, but nothing fails
-    width = max(1, overlay_size(state).width - EDGE_CELLS)
-    return _cached_text(overlay, width, state.ascii_only, state.unpacked)
+    return max(1, overlay_size(state).width - EDGE_CELLS)
 
 
 def toggle_raw_slice(state: State) -> State:
@@ -758,7 +797,9 @@ def _make_text(overlay: Texts, width: int, glyphs: Glyphs) -> _Text:
     if isinstance(overlay, OverlayLines):
         return _Text(overlay.title, _wrap_lines(overlay.lines, width))
     if isinstance(overlay, ShownCommand):
-        lines = [overlay.line, *(("", *overlay.notes) if overlay.notes else ())]
+        lines = [overlay.line]
+        if overlay.notes:
+            lines += ["", *overlay.notes]
         return _Text("the same in a shell", _wrap_lines(lines, width))
     if isinstance(overlay, Replayed):
         return _make_replay_text(overlay, width)
@@ -791,9 +832,9 @@ def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
     continuation of a long line is indented; an empty line stays."""
     wrapped: list[Said] = []
     for line in lines:
-        parts = wrap(
-            line, width, subsequent_indent="      ", break_on_hyphens=False
-        ) or [""]
+        parts = wrap(line, width, subsequent_indent="      ", break_on_hyphens=False)
+        if not parts:
+            parts = [""]  # wrap gives no line for an empty one
         wrapped += [Said(part, "plain") for part in parts]
     return wrapped
 
@@ -981,8 +1022,10 @@ def _choice_rows(
     ellipsis = choose_glyphs(state.ascii_only).ellipsis
 
     def formatted(index: int, width: int) -> list[Styled]:
+        # The end of a path is the name of the file, which tells traces apart.
+        name = middle_clip(names[index], width, ellipsis)
         summary = clip(summaries[index], width - name_cells, ellipsis)
-        return [(names[index].ljust(name_cells), "strong"), (summary, "plain")]
+        return [(name.ljust(name_cells), "strong"), (summary, "plain")]
 
     return Rows(
         identity=(offers, summaries, heading),

@@ -173,9 +173,11 @@ class Page(ABC):
 def make_slice_details(state: State, row: int, title: str) -> TextPicture:
     """Return a picture with a few lines about the slice in `row` of the active side,
     below a rule with `title`."""
-    side, glyphs = state.side, choose_glyphs(state.ascii_only)
-    lines = partial(details, side, row, glyphs=glyphs)
-    return make_ruled_picture((side, row, state.unpacked), title, glyphs.rule, lines)
+    side = state.side
+    glyphs = choose_glyphs(state.ascii_only)
+    draw_lines = partial(details, side, row, glyphs=glyphs)
+    identity = (side, row, state.unpacked)
+    return make_ruled_picture(identity, title, glyphs.rule, draw_lines)
 
 
 class ListPage(Page):
@@ -245,16 +247,17 @@ class ListPage(Page):
             ellipsis=choose_glyphs(state.ascii_only).ellipsis,
         )
 
-        def pointed(state: State, x: int, y: int) -> State:
+        def on_click(state: State, x: int, y: int) -> State:
             index = picture.index_at(y)
-            return state if index < 0 else self.at_row(state, index)
+            is_on_row = index >= 0
+            return self.at_row(state, index) if is_on_row else state
 
-        def wheeled(state: State, turn: Turn) -> State:
+        def on_wheel(state: State, turn: Turn) -> State:
             cursor = state.list_of(self.name).cursor
             return self.at_row(state, cursor + turn.lines)
 
         height = max(0, size.height - lines_of_others)
-        return (*above, Pane(height, picture, pointed, wheeled), *below)
+        return (*above, Pane(height, picture, on_click, on_wheel), *below)
 
     def at_row(self, state: State, index: int) -> State:
         """Return the state with the cursor on the row at `index`, or on the nearest one

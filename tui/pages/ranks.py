@@ -90,16 +90,14 @@ def open_beside_others(state: State) -> Outcome:
         return state
     waiting = row if row.worst_wait else _find_longest_waiting(state, row.rank)
     if waiting is None or waiting.worst_wait is None:
-        return told(
-            state, f"rank {row.rank} waits for nobody, and nobody waits longest for it"
-        )
+        sentence = f"rank {row.rank} waits for nobody, and nobody waits longest for it"
+        return told(state, sentence)
     wait = waiting.worst_wait
-    rows = state.job.rows()
-    awaited_rank = [other for other in rows if other.rank == wait.for_rank]
-    opened_ranks = _drop_repeated_ranks([waiting, *awaited_rank, row, *rows])[
-        : _count_ranks_that_fit(state)
-    ]
-    return _open_ranks(state, wait, opened_ranks, only_streams=True)
+    all_rows = state.job.rows()
+    awaited_rank = [other for other in all_rows if other.rank == wait.for_rank]
+    by_interest = _drop_repeated_ranks([waiting, *awaited_rank, row, *all_rows])
+    shown_ranks = by_interest[: _count_ranks_that_fit(state)]
+    return _open_ranks(state, wait, shown_ranks, only_streams=True)
 
 
 def _drop_repeated_ranks(rows: Sequence[RankRow]) -> list[RankRow]:
@@ -127,9 +125,9 @@ def _find_longest_waiting(state: State, rank: int) -> RankRow | None:
 
 def _count_ranks_that_fit(state: State) -> int:
     """Return how many ranks fit below each other in the timeline, at least two."""
-    lines = page_size(state).height + head_height(state)
-    lines -= details_height(state.size.height)
-    return max(2, lines // RANK_LINES)
+    lines_below = details_height(state.size.height)
+    free_lines = page_size(state).height + head_height(state) - lines_below
+    return max(2, free_lines // RANK_LINES)
 
 
 def _cursor_row(state: State) -> RankRow | None:
@@ -152,9 +150,9 @@ def _open_ranks(
     )
     opening_state = replace(state, job=job)
     paths = tuple(row.path for row in rows)
-    return (
-        arrived(opening_state) if state.paths == paths else read(opening_state, paths)
-    )
+    if state.paths == paths:
+        return arrived(opening_state)
+    return read(opening_state, paths)
 
 
 def are_wanted(state: State) -> bool:
@@ -165,21 +163,24 @@ def are_wanted(state: State) -> bool:
 def arrived(state: State) -> State:
     """Return the state after traces were opened. If they are the ranks that were asked
     for, all show the moment of the wait, and the collective is selected."""
-    job = replace(state.job, window=None, wanted=(), only_streams=False)
-    if state.job.window is None or not are_wanted(state):
-        return replace(state, job=job)
-    views = _align_views(state, state.job.window)
-    views[0] = _select_waiting_collective(
-        state.session.sides[0], views[0], state.job.window
-    )
-    if state.job.only_streams:
-        views = _hide_other_lanes(state.session.sides, views)
+    job = state.job
+    sides = state.session.sides
+    # what was asked for is done, or no longer wanted
+    job_after = replace(job, window=None, wanted=(), only_streams=False)
+    if job.window is None or not are_wanted(state):
+        return replace(state, job=job_after)
+    views = _align_views(state, job.window)
+    views[0] = _select_waiting_collective(sides[0], views[0], job.window)
+    if job.only_streams:
+        views = _hide_other_lanes(sides, views)
     hint = ""
     if len(views) > 1:
-        clock_sentence = _describe_clocks(state.job.wanted, _shares_clock(state.job))
+        clock_sentence = _describe_clocks(job.wanted, _shares_clock(job))
         hint = f"one time axis: {clock_sentence}"
     session = state.session.go(tuple(views))
-    return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
+    return replace(
+        state, session=session, active=0, page=TIMELINE, hint=hint, job=job_after
+    )
 
 
 def _align_views(state: State, window: tuple[int, int]) -> list[View]:

@@ -20,7 +20,7 @@ from fusetui.tui.drawing.range_lines import (
     describe_gap_with_legend,
     describe_range,
 )
-from fusetui.tui.drawing.schemes import choose_glyphs
+from fusetui.tui.drawing.schemes import Glyphs, choose_glyphs
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import explain_missing_result
 from fusetui.tui.layout.frame import (
@@ -35,7 +35,7 @@ from fusetui.tui.layout.frame import (
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import find_gap_at, go, pan, select, zoom_at
 from fusetui.tui.layout.places import find_same_line, places
-from fusetui.tui.layout.view import HIDDEN, Side, View, make_first_views
+from fusetui.tui.layout.view import HIDDEN, Place, Side, View, make_first_views
 from fusetui.tui.pages.answer import format_awaited_title, is_inside, make_answer_pane
 from fusetui.tui.pages.page import (
     Page,
@@ -71,25 +71,33 @@ def view_after_click(
     side = picture.side
     view = picture.view
     division = divide_timeline(width, height)
-    line_index = y - division.axis + picture.top
-    is_on_legend = y >= division.axis + division.lanes
-    has_place = 0 <= line_index < len(picture.places) and not is_on_legend
-    clicked_line = picture.places[line_index] if has_place else None
+    clicked_line = _find_line_at(picture, y, division)
     if clicked_line is not None and clicked_line.depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
     column = x - division.gutter
-    if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
+    is_on_time_axis = 0 <= column < division.width
+    if not is_on_time_axis:  # on the labels, or on a screen that was wider
         return None
-    if y < division.axis:
+    is_on_minimap = y < division.axis
+    if is_on_minimap:
         whole_ns = side.end - side.begin
         return go(side, view, side.begin + whole_ns * column // division.width)
     if clicked_line is None:
         return None
     if clicked_line.idle_of is not None:
         return _select_gap_at(side, view, clicked_line.idle_of.pid, column, division)
-    return select(
-        side, view, find_row_at(side, view, clicked_line, division.width, column)
-    )
+    clicked_row = find_row_at(side, view, clicked_line, division.width, column)
+    return select(side, view, clicked_row)
+
+
+def _find_line_at(picture: TimelinePicture, y: int, division: Division) -> Place | None:
+    """Return the line of a lane that is drawn at line `y` of a timeline. None means
+    that `y` is below the last lane, or on what stands above and below the lanes."""
+    is_on_legend = y >= division.axis + division.lanes
+    index = picture.top + y - division.axis
+    if is_on_legend or not 0 <= index < len(picture.places):
+        return None
+    return picture.places[index]
 
 
 def _select_gap_at(
@@ -115,19 +123,26 @@ def turn_wheel(state: State, index: int, turn: Turn, division: Division) -> Stat
     view = state.session.views[index]
     is_down = turn.lines > 0
     if turn.shifted:
-        return set_side_view(state, index, pan(side, view, 10 if is_down else -10))
-    if turn.x < division.gutter:
+        percent_of_window = 10 if is_down else -10
+        return set_side_view(state, index, pan(side, view, percent_of_window))
+    is_over_labels = turn.x < division.gutter
+    if is_over_labels:
         return scroll_lanes(state, index, turn.lines, division.lanes)
-    part, of = (4, 3) if is_down else (3, 4)
     time = division.time(view, turn.x)
-    return set_side_view(state, index, zoom_at(side, view, time, part, of))
+    # down shows 4/3 of the time, up shows 3/4 of it, so that one undoes the other
+    if is_down:
+        zoomed = zoom_at(side, view, time, 4, 3)
+    else:
+        zoomed = zoom_at(side, view, time, 3, 4)
+    return set_side_view(state, index, zoomed)
 
 
 def drag_range(state: State, index: int, drag: Drag, division: Division) -> State:
     """Return the state while the mouse is dragged over a timeline: the dragged cells
     are the selected range of time. The range ends when the button is let go. Drags over
     the labels do nothing."""
-    if drag.x < division.gutter:
+    begins_on_labels = drag.x < division.gutter
+    if begins_on_labels:
         return state
     side = state.sides[index]
     view = state.session.views[index]
@@ -138,10 +153,10 @@ def drag_range(state: State, index: int, drag: Drag, division: Division) -> Stat
         end=division.time(view, last_cell + 1) + side.origin,
         ended=drag.ended,
     )
-    ranged_state = set_side_view(state, index, replace(view, selected=-1, gap=None))
-    ranged_state = replace(
-        ranged_state, session=replace(ranged_state.session, time_range=time_range)
-    )
+    # a range takes the place of a selected slice or gap
+    unselected = set_side_view(state, index, replace(view, selected=-1, gap=None))
+    session = replace(unselected.session, time_range=time_range)
+    ranged_state = replace(unselected, session=session)
     return told(ranged_state, *ENDED) if drag.ended else ranged_state
 
 
@@ -245,15 +260,16 @@ class TimelinePage(Page):
     def copied(self, state: State) -> str:
         """Return the selected slice as text, or the lines about the selected gap; ""
         for none."""
-        gap = state.view.gap
-        row = state.view.selected
-        if gap:
+        view = state.view
+        if view.gap:
             glyphs = choose_glyphs(state.ascii_only)
             lines = describe_gap(
-                state.side, gap, MAX_COPIED_CELLS, MAX_COPIED_LINES, glyphs
+                state.side, view.gap, MAX_COPIED_CELLS, MAX_COPIED_LINES, glyphs
             )
             return "\n".join(line.text for line in lines)
-        return format_slice(state.side, row) if row != NO_ROW else ""
+        if view.has_selection:
+            return format_slice(state.side, view.selected)
+        return ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """Return the marks that the user set as a table to save, sorted by their
@@ -277,21 +293,27 @@ class TimelinePage(Page):
 def _make_marks_table(state: State, letters: Sequence[str]) -> Table:
     """Return the marks of these letters as a table to save: the note, the selected
     slice, the trace (1 or 2), and the window in ns after the trace begins."""
-    marks = [state.session.bookmarks[letter] for letter in letters]
-    traces = [state.sides[mark.side].trace for mark in marks]
-    names = []
-    for mark, trace in zip(marks, traces, strict=True):
-        row = mark.selected_in(trace)
-        names.append(trace.name_of(row) if row != NO_ROW else "")
+    notes = []
+    slice_names = []
+    trace_numbers = []
+    starts_ns = []
+    durations_ns = []
+    for letter in letters:
+        mark = state.session.bookmarks[letter]
+        trace = state.sides[mark.side].trace
+        selected_row = mark.selected_in(trace)
+        has_selection = selected_row != NO_ROW
+        notes.append(mark.note)
+        slice_names.append(trace.name_of(selected_row) if has_selection else "")
+        trace_numbers.append(mark.side + 1)
+        starts_ns.append(mark.begin - trace.begin_ns)
+        durations_ns.append(mark.end - mark.begin)
     return make_page_table(
         "marks",
-        {"mark": letters, "note": [mark.note for mark in marks], "slice": names},
-        trace=[mark.side + 1 for mark in marks],
-        start_ns=[
-            mark.begin - trace.begin_ns
-            for mark, trace in zip(marks, traces, strict=True)
-        ],
-        dur_ns=[mark.end - mark.begin for mark in marks],
+        {"mark": letters, "note": notes, "slice": slice_names},
+        trace=trace_numbers,
+        start_ns=starts_ns,
+        dur_ns=durations_ns,
     )
 
 
@@ -318,19 +340,21 @@ def _first_line_after(before: State, state: State, size: Size, index: int) -> in
     """
     side = state.sides[index]
     view = state.session.views[index]
-    is_untouched = not _has_same_lines(before, state, index) and _is_unscrolled(
-        before, index
+    top = state.tops[index]
+    has_other_lines = not _has_same_lines(before, state, index)
+    starts_again = has_other_lines and _is_unscrolled(before, index)
+    is_same_side = _is_same_screen(before, state) and _is_same_trace(
+        before, state, index
     )
-    is_known = _is_same_screen(before, state) and _is_same_trace(before, state, index)
-    if is_known and not is_untouched and before.session.views[index] == view:
-        return state.tops[index]
-    find_top = (
-        scroll_to_main_stream if is_untouched or not is_known else scroll_to_selection
-    )
-    previous_top = 0 if is_untouched else state.tops[index]
-    return find_top(
-        side, view, places(side, view), previous_top, _lane_lines_of(state, size, index)
-    )
+    if is_same_side and not starts_again and before.session.views[index] == view:
+        return top
+    lane_lines = places(side, view)
+    room = _lane_lines_of(state, size, index)
+    if starts_again:
+        return scroll_to_main_stream(side, view, lane_lines, 0, room)
+    if is_same_side:
+        return scroll_to_selection(side, view, lane_lines, top, room)
+    return scroll_to_main_stream(side, view, lane_lines, top, room)
 
 
 def _is_same_screen(before: State, state: State) -> bool:
@@ -381,12 +405,9 @@ def _refit_folds(before: State, state: State, size: Size) -> State:
         if is_untouched:
             session = session.refitted(index, lanes_height(size, state.timelines))
             fitted_folds[index] = session.views[index].folds
-    new_fits = tuple(fitted_folds)
-    return (
-        state
-        if new_fits == state.fits
-        else replace(state, session=session, fits=new_fits)
-    )
+    if tuple(fitted_folds) == state.fits:
+        return state
+    return replace(state, session=session, fits=tuple(fitted_folds))
 
 
 def _count_lanes(state: State, index: int) -> tuple[int, int] | None:
@@ -415,32 +436,31 @@ def _make_timeline_pane(state: State, index: int, width: int, height: int) -> Pa
         is_active=index == state.active,
     )
 
-    def pointed(state: State, x: int, y: int) -> State:
+    def on_click(state: State, x: int, y: int) -> State:
         view = view_after_click(picture, width, height, x, y)
-        if view is None:
+        if view is None:  # such a click still makes this side the active one
             return replace(state, active=index)
         return set_side_view(state, index, view)
 
-    def wheeled(state: State, turn: Turn) -> State:
+    def on_wheel(state: State, turn: Turn) -> State:
         return turn_wheel(state, index, turn, divide_timeline(width, height))
 
-    def dragged(state: State, drag: Drag) -> State:
+    def on_drag(state: State, drag: Drag) -> State:
         return drag_range(state, index, drag, divide_timeline(width, height))
 
-    return Pane(height, picture, pointed, wheeled, dragged)
+    return Pane(height, picture, on_click, on_wheel, on_drag)
 
 
 def _make_replay_pane(state: State, second: Second, size: Size, height: int) -> Pane:
     """Return the pane with the predicted timeline of a replay. It has the same lanes
     and window as the recorded side."""
     side, view = second.seen(state.side, state.view)
+    room = _lane_lines_of(state, size, state.active)
     picture = TimelinePicture(
         side=side,
         view=view,
         glyphs=choose_glyphs(state.ascii_only, state.colorless),
-        top=_first_replay_line(
-            state, side, view, _lane_lines_of(state, size, state.active)
-        ),
+        top=_first_replay_line(state, side, view, room),
     )
     return Pane(height, picture)
 
@@ -464,37 +484,38 @@ def _make_details(state: State) -> TextPicture:
     """Return a picture of the details below the timelines: of the selected range, gap
     or slice. Where nothing is selected it shows which keys to begin with."""
     side = state.side
-    view = state.view
+    gap = state.view.gap
     glyphs = choose_glyphs(state.ascii_only)
     time_range = state.time_range
     if time_range:
-        draw_lines = partial(describe_range, side, time_range, glyphs=glyphs)
-        return make_ruled_picture(
-            (side, time_range), "range of time", glyphs.rule, draw_lines
-        )
-    if view.gap:
-        draw_gap_lines = partial(
-            describe_gap_with_legend, side, view, view.gap, glyphs=glyphs
-        )
-        return make_ruled_picture(
-            (side, view.gap, view.begin, view.end),
-            "idle time",
-            glyphs.rule,
-            draw_gap_lines,
-        )
-    if view.has_selection:
-        return make_slice_details(
-            state, view.selected, _format_slice_title(state, view.selected)
-        )
-    computing = explain_missing_result(side.trace, "where the time went")
-    first_keys = "" if is_inside(state) else format_hints(FIRST_HINTS, state)
-    sentences = tuple(sentence for sentence in (first_keys, computing) if sentence)
+        draw_range = partial(describe_range, side, time_range, glyphs=glyphs)
+        identity = (side, time_range)
+        return make_ruled_picture(identity, "range of time", glyphs.rule, draw_range)
+    if gap:
+        view = state.view
+        draw_gap = partial(describe_gap_with_legend, side, view, gap, glyphs=glyphs)
+        shown = (side, gap, view.begin, view.end)
+        return make_ruled_picture(shown, "idle time", glyphs.rule, draw_gap)
+    if state.view.has_selection:
+        row = state.view.selected
+        return make_slice_details(state, row, _format_slice_title(state, row))
+    return _make_first_hints(state, glyphs)
 
-    def lines(width: int, height: int) -> list[Said]:
-        return [Said(sentence) for sentence in sentences]
+
+def _make_first_hints(state: State, glyphs: Glyphs) -> TextPicture:
+    """Return a picture with the keys to begin with, and what is still being computed.
+    The keys are left out where the cursor is inside the summary, which has its own."""
+    sentences = []
+    if not is_inside(state):
+        sentences.append(format_hints(FIRST_HINTS, state))
+    sentences.append(explain_missing_result(state.side.trace, "where the time went"))
+    shown = tuple(sentence for sentence in sentences if sentence)
+
+    def draw_lines(width: int, height: int) -> list[Said]:
+        return [Said(sentence) for sentence in shown]
 
     title = format_awaited_title(state)
-    return make_ruled_picture((sentences, title), title, glyphs.rule, lines)
+    return make_ruled_picture((shown, title), title, glyphs.rule, draw_lines)
 
 
 def _format_slice_title(state: State, row: int) -> str:
@@ -516,35 +537,51 @@ def _format_slice_title(state: State, row: int) -> str:
 def _scroll_by_pages(state: State, pages: int) -> State:
     """Scroll the lanes by so many screens, up where negative. Two lines of the previous
     screen stay in sight."""
-    lane_lines = _lane_lines_of(state, page_size(state), state.active)
-    return scroll_lanes(state, state.active, pages * max(1, lane_lines - 2), lane_lines)
+    room = _lane_lines_of(state, page_size(state), state.active)
+    lines_of_page = max(1, room - 2)
+    return scroll_lanes(state, state.active, pages * lines_of_page, room)
 
 
 def reset(state: State) -> State:
     """Return the state as when the traces were opened: window, folds and order of
     lanes, no selection, no marks, no range. Undo takes it back."""
-    views = []
-    for view, folds in zip(make_first_views(state.sides), state.fits, strict=True):
-        views.append(replace(view, folds=folds))
-    first_lines = list(state.tops)
-    for index, (side, view) in enumerate(zip(state.sides, views, strict=True)):
-        lane_lines = _lane_lines_of(
-            state, page_size(state), min(index, state.timelines - 1)
-        )
-        first_lines[index] = scroll_to_main_stream(
-            side, view, places(side, view), 0, lane_lines
-        )
     session = state.session
+    first_views = _list_first_views(state)
+    first_lines = _list_first_lines(state, first_views)
     mark_count = len(session.bookmarks)
     is_marked = mark_count or session.time_range or any(session.marked) or state.on_path
-    is_moved = tuple(views) != session.views or tuple(first_lines) != state.tops
+    is_moved = first_views != session.views or first_lines != state.tops
     if not is_moved and not is_marked:
         return told(state, "all is as when it was opened")
-    reset_state = replace(state, session=session.reset(tuple(views)), on_path=False)
+    reset_state = replace(
+        state, session=session.reset(first_views), tops=first_lines, on_path=False
+    )
     sentence = "as when it was opened"
     if mark_count:
         sentence += f", without {plural(mark_count, 'mark')}"
-    return told(replace(reset_state, tops=tuple(first_lines)), sentence, "undo undo")
+    return told(reset_state, sentence, "undo undo")
+
+
+def _list_first_views(state: State) -> tuple[View, ...]:
+    """Return the view of each side as when its trace was opened, with its lanes folded
+    to fit the screen."""
+    views = []
+    for view, folds in zip(make_first_views(state.sides), state.fits, strict=True):
+        views.append(replace(view, folds=folds))
+    return tuple(views)
+
+
+def _list_first_lines(state: State, views: Sequence[View]) -> tuple[int, ...]:
+    """Return the line at the top of each timeline as when its trace was opened."""
+    first_lines = list(state.tops)
+    for index, (side, view) in enumerate(zip(state.sides, views, strict=True)):
+        # where only one of two sides is shown, both have the height of that timeline
+        timeline = min(index, state.timelines - 1)
+        room = _lane_lines_of(state, page_size(state), timeline)
+        first_lines[index] = scroll_to_main_stream(
+            side, view, places(side, view), 0, room
+        )
+    return tuple(first_lines)
 
 
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)

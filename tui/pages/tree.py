@@ -102,13 +102,15 @@ class TreePage(TreeListPage[OpTree]):
         the columns about the GPU are left out."""
         column = partial(make_figure_column, tree, sort)
         has_gpu_work = tree.whole("GPU") > 0
+        from_width_of_gpu = 0 if has_gpu_work else NEVER
+        from_width_of_kernels = 70 if has_gpu_work else NEVER
         columns = {
-            "GPU": column("GPU", 9, 0 if has_gpu_work else NEVER),
+            "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 7, 70),
             "": column("", BAR_CELLS, 90),
             "total": column("total", 10),
             "self": column("self", 9),
-            "kernels": column("kernels", 8, 70 if has_gpu_work else NEVER),
+            "kernels": column("kernels", 8, from_width_of_kernels),
         }
         if state.tree.mode == "each":
             start_title = f"at {choose_start_unit(tree.trace).name}"
@@ -239,16 +241,18 @@ def _find_same_open(
     Nodes are the same if they have the same call path. Only nodes that were open and
     shown count.
     """
-    node_of_path = {_names_to_node(new, number): number for number in range(len(new))}
-    nodes = new.open_at_first.copy()
-    shown_and_open = opened.shown[opened.nodes[opened.shown]]
-    for old_node in shown_and_open:
-        new_node = node_of_path.get(_names_to_node(old, old_node), -1)
-        if new_node >= 0:
-            nodes[new_node] = True
+    new_node_of_path = {}
+    for new_node in range(len(new)):
+        new_node_of_path[_names_to_node(new, new_node)] = new_node
+    is_open = new.open_at_first.copy()
+    is_shown_open = opened.nodes[opened.shown]
+    for old_node in opened.shown[is_shown_open]:
+        path = _names_to_node(old, old_node)
+        if path in new_node_of_path:
+            is_open[new_node_of_path[path]] = True
     if node < 0:
-        return nodes, -1
-    return nodes, node_of_path.get(_names_to_node(old, node), -1)
+        return is_open, -1
+    return is_open, new_node_of_path.get(_names_to_node(old, node), -1)
 
 
 TREE = TreePage()
@@ -332,6 +336,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         from_width_of_gpu = 0 if has_gpu_work else NEVER
         has_passes = "backward" in tree.sorts
         from_width_of_passes = MIN_CELLS_WITH_PASSES if has_passes else NEVER
+        # without GPU work there is room for both
+        from_width_of_calls = 90 if has_gpu_work else 0
+        from_width_of_cpu = 100 if has_gpu_work else 0
+        name_title = " or ".join(distinct_kinds(tree))
         return {
             "GPU": column("GPU", 9, from_width_of_gpu),
             "share": column("share", 6),
@@ -340,9 +348,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
             "backward": column("backward", 12, from_width_of_passes),
             "self": column("self", 9),
             "kernels": column("kernels", 8, from_width_of_gpu),
-            "calls": column("calls", 6, 90 if has_gpu_work else 0),
-            "CPU": column("CPU", 9, 100 if has_gpu_work else 0),
-            "name": column("name", 0, title=" or ".join(distinct_kinds(tree))),
+            "calls": column("calls", 6, from_width_of_calls),
+            "CPU": column("CPU", 9, from_width_of_cpu),
+            "name": column("name", 0, title=name_title),
         }
 
     def look(self, tree: ModuleTree, node: int) -> tuple[str, str]:

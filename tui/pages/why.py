@@ -102,17 +102,18 @@ class WhyPage(ListPage):
         columns = _make_columns(why, unit.name if times else "")
         glyphs = choose_glyphs(state.ascii_only)
 
-        def formatted(index: int, width: int) -> list[Styled]:
+        def format_row(index: int, width: int) -> list[Styled]:
             """The row of one entry."""
-            cells = _make_cells(why, entries[index], unit)
-            texts = _format_cells(why, entries[index], cells, glyphs)
+            entry = entries[index]
+            cells = _make_cells(why, entry, unit)
+            texts = _format_cells(why, entry, cells, glyphs)
             return style_row(columns, texts, width, cells.token)
 
         return Rows(
             identity=why,
             count=len(entries),
             titles=partial(titles, columns),
-            format=formatted,
+            format=format_row,
         )
 
     def awaits(self, state: State) -> bool:
@@ -147,11 +148,11 @@ class WhyPage(ListPage):
             case Gap() as gap:
                 gap_place = jumping.find_gap(state.side, gap)
                 return jumping.show_gap(state, gap_place) if gap_place else state
-            case Unknown(_, missing, record_with):
-                recording_advice = f"; {record_with} does" if record_with else ""
-                return told(
-                    state, printable(f"not recorded: {missing}{recording_advice}")
-                )
+            case Unknown() as unknown:
+                sentence = f"not recorded: {unknown.missing}"
+                if unknown.record_with:
+                    sentence += f"; {unknown.record_with} does"
+                return told(state, printable(sentence))
             case Heading():
                 return told(state, "this row is a heading")
 
@@ -183,9 +184,9 @@ class WhyPage(ListPage):
         why = _find_answer(state.side)
         if why is None:
             return ()
-        free_lines = max(
-            1, size.height - _least_list_height(why, size) - _details_height(why, size)
-        )
+        list_lines = _least_list_height(why, size)
+        lines_below = _details_height(why, size)
+        free_lines = max(1, size.height - list_lines - lines_below)
         lines = _draw_answer(why, size.width, free_lines)
         return (Pane(len(lines), text(lines)),)
 
@@ -204,9 +205,10 @@ class WhyPage(ListPage):
         entries = _known_entries(state.side)
         if not entries:
             return None
+        if rows is not None:
+            entries = tuple(entries[row] for row in rows)
         records = []
-        for index in range(len(entries)) if rows is None else rows:
-            entry = entries[index]
+        for entry in entries:
             if not isinstance(entry, Heading):
                 records.append(_make_record(entry))
         return make_page_table(
@@ -342,12 +344,10 @@ def _describe_entry(
         gap_place = jumping.find_gap(side, entry)
         return describe_gap(side, gap_place, width, height, glyphs) if gap_place else []
     if isinstance(entry, Unknown):
-        recording_advice = (
-            f" To record: {entry.record_with}" if entry.record_with else ""
-        )
-        return _wrap_sentence(
-            f"Not recorded: {entry.missing}.{recording_advice}", width, "plain"
-        )
+        sentence = f"Not recorded: {entry.missing}."
+        if entry.record_with:
+            sentence += f" To record: {entry.record_with}"
+        return _wrap_sentence(sentence, width, "plain")
     return []
 
 
@@ -395,10 +395,10 @@ def _draw_answer(why: Why, width: int, height: int) -> Sequence[Said]:
     account_lines = [Said(f" {line}", "plain") for line in account]
     for sentence in (say.breakdown_text(why), say.describe_ceiling(why)):
         sentence_lines = _wrap_sentence(sentence, width, before=" ")
-        if len(account_lines) + len(sentence_lines) <= free_lines or not account_lines:
-            account_lines += (
-                sentence_lines  # cut below, if nothing else says where the time went
-            )
+        fits = len(account_lines) + len(sentence_lines) <= free_lines
+        # where nothing else says where the time went, it is cut below
+        if fits or not account_lines:
+            account_lines += sentence_lines
     return [*verdict, *doubt, *cut(account_lines, free_lines)]
 
 
@@ -417,9 +417,11 @@ def _draw_verdict(why: Why, width: int) -> list[Said]:
     of findings if there is one."""
     from fusetui.report.worth import describe_all_doubts
 
-    verdict = _wrap_sentence(say.answer(why), width, "title", " ")
+    lines = _wrap_sentence(say.answer(why), width, "title", " ")
     doubt = describe_all_doubts(why)
-    return [*verdict, *(_wrap_sentence(doubt, width, "plain", " ") if doubt else [])]
+    if doubt:
+        lines += _wrap_sentence(doubt, width, "plain", " ")
+    return lines
 
 
 def _draw_account(why: Why, width: int, height: int) -> list[str]:
@@ -508,13 +510,15 @@ def _write_paragraphs(why: Why, finding: Finding) -> _Paragraphs:
     part that it lacks."""
     from fusetui.report.worth import describe_worth
 
+    doubt = ""
+    if finding.why_likely:
+        doubt = f"Likely, not certain: {finding.why_likely}"
+    remedy = f"Try: {finding.try_}" if finding.try_ else ""
     return _Paragraphs(
         text=finding.text,
         worth=describe_worth(why, finding),
-        doubt=f"Likely, not certain: {finding.why_likely}"
-        if finding.why_likely
-        else "",
-        remedy=f"Try: {finding.try_}" if finding.try_ else "",
+        doubt=doubt,
+        remedy=remedy,
     )
 
 

@@ -88,16 +88,17 @@ def obeyed(state: State, line: str) -> Outcome:
         return state
     command = line.strip().removeprefix(":").strip()
     verb, _, rest = command.partition(" ")
-    if verb not in OVER_HITS and isinstance(state.overlay, HitList):
+    if isinstance(state.overlay, HitList) and verb not in OVER_HITS:
         state = replace(state, overlay=None)
     if verb not in COMMANDS:
         word = clip(printable(verb), MAX_WRONG_WORD_CHARS) or "nothing"
         return told(state, f"{word} is not a command: {', '.join(VERBS)}")
     # a memory snapshot has tables and pages too
     is_about_page = verb in ("save", "picture", "shell") and state.is_open
-    if state.sides or is_about_page or verb in WITHOUT_TRACE:
-        return COMMANDS[verb](state, rest.strip())
-    return told(state, f"{verb} needs a trace, and none is open")
+    needs_trace = verb not in WITHOUT_TRACE and not is_about_page
+    if needs_trace and not state.sides:
+        return told(state, f"{verb} needs a trace, and none is open")
+    return COMMANDS[verb](state, rest.strip())
 
 
 def _go_to_time(state: State, rest: str) -> State:
@@ -110,10 +111,13 @@ def _go_to_time(state: State, rest: str) -> State:
     time_ns = parse_time(rest)
     if time_ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
-    end_by_text = {duration(time): time for time in (side.begin, side.end)}
-    time_ns = end_by_text.get(duration(time_ns), time_ns)
+    # the end is looked at last, so that it wins where both are written alike
+    for exact_ns in (side.begin, side.end):
+        if duration(time_ns) == duration(exact_ns):
+            time_ns = exact_ns
     if not side.begin <= time_ns <= side.end:
-        return told(state, f"the trace goes from {' to '.join(end_by_text)}")
+        begin_and_end = dict.fromkeys((duration(side.begin), duration(side.end)))
+        return told(state, f"the trace goes from {' to '.join(begin_and_end)}")
     return shown(state, show_time(side, state.view, time_ns))
 
 

@@ -153,19 +153,34 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         Both windows move together, so that its first row is in sight."""
         if not self.lines:
             return self
-        drawn: list[list[int]] = []  # of each side, the rows of the line in its lanes
-        rows_of_sides = find_rows_of_line(self.lines[index])
-        for side, rows in zip(self.sides, rows_of_sides, strict=True):
-            drawn.append([row for row in rows if side.lane_of(row) >= 0])
-        views = [
-            select(side, view, rows[0] if rows else -1)
-            for side, view, rows in zip(self.sides, self.views, drawn, strict=True)
-        ]
-        moved_side = 0 if drawn[0] else 1
-        shift_ns = views[moved_side].begin - self.views[moved_side].begin
+        a_rows, b_rows = find_rows_of_line(self.lines[index])
+        side_a, side_b = self.sides
+        view_a, view_b = self.views
+        drawn_a = _keep_rows_with_lane(side_a, a_rows)
+        drawn_b = _keep_rows_with_lane(side_b, b_rows)
+        selected_a = _select_first(side_a, view_a, drawn_a)
+        selected_b = _select_first(side_b, view_b, drawn_b)
+        if drawn_a:
+            shift_ns = selected_a.begin - view_a.begin
+        else:
+            shift_ns = selected_b.begin - view_b.begin
         windows = [(view.begin + shift_ns, view.end + shift_ns) for view in self.views]
-        marked = tuple(frozenset(rows) for rows in drawn)
-        return replace(self, views=_replace_windows(views, windows), marked=marked)
+        return replace(
+            self,
+            views=_replace_windows((selected_a, selected_b), windows),
+            marked=(frozenset(drawn_a), frozenset(drawn_b)),
+        )
+
+
+def _keep_rows_with_lane(side: Side, rows: Sequence[int]) -> list[int]:
+    """Return those of the rows that a lane of the side shows."""
+    return [row for row in rows if side.lane_of(row) >= 0]
+
+
+def _select_first(side: Side, view: View, rows: Sequence[int]) -> View:
+    """Return the view with the first of these rows selected and in sight. Without rows
+    nothing is selected."""
+    return select(side, view, rows[0] if rows else NO_ROW)
 
 
 class ShownLine(NamedTuple):
@@ -202,8 +217,11 @@ def start_comparison(sides: Sequence[Side], views: Sequence[View]) -> Comparison
 
 def find_rows_of_line(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
     """Return the rows of trace A and of trace B that a line of the diff is about."""
-    a_rows = [row for diff_row in line.rows for row in diff_row.a_rows]
-    b_rows = [row for diff_row in line.rows for row in diff_row.b_rows]
+    a_rows: list[int] = []
+    b_rows: list[int] = []
+    for diff_row in line.rows:
+        a_rows += diff_row.a_rows
+        b_rows += diff_row.b_rows
     return a_rows, b_rows
 
 

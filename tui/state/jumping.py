@@ -89,20 +89,16 @@ def go_to_other_pass(state: State) -> State:
     row = state.view.selected
     if row == NO_ROW:
         return told(state, *NOTHING_SELECTED)
-    side = state.side
-    if side.insight.origins is None:
-        return told(
-            state,
-            explain_missing_result(
-                side.trace, "links between forward and backward ops"
-            ),
-        )
-    op = _find_other_pass(side.insight.origins, row)
+    trace = state.side.trace
+    origins = state.side.insight.origins
+    if origins is None:
+        links = "links between forward and backward ops"
+        return told(state, explain_missing_result(trace, links))
+    op = _find_other_pass(origins, row)
     if op == NO_ROW:
         return told(state, "No op of the other pass is linked to this slice")
-    return bring_to_timeline(
-        state, state.session.selected(state.active, op), state.active
-    )
+    session = state.session.selected(state.active, op)
+    return bring_to_timeline(state, session, state.active)
 
 
 def _find_other_pass(origins: Origins, row: int) -> int:
@@ -168,11 +164,15 @@ def step(state: State, by: int) -> State:
         return told(state, "No GPU in this trace")
     longest: list[int] = idle_of_devices[device].longest.tolist()
     gap = state.view.gap
-    rank_by_length = 0 if by > 0 else len(longest) - 1
     if gap is not None and gap.device == device and gap.gap in longest:
         rank_by_length = (longest.index(gap.gap) + by) % len(longest)
+    elif by > 0:
+        rank_by_length = 0
+    else:
+        rank_by_length = len(longest) - 1
+    next_gap = GapAt(device, longest[rank_by_length])
     return told(
-        show_gap(state, GapAt(device, longest[rank_by_length])),
+        show_gap(state, next_gap),
         f"gap {count(rank_by_length + 1)} of the {count(len(longest))} longest",
         "next-gap the next longest",
         "previous-gap back",

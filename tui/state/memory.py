@@ -148,17 +148,19 @@ def why_apart(state: State, index: int = 0) -> str:
 def describe_allocations(state: State, row: int) -> str:
     """Return what was allocated on the shown device while a CPU slice ran, by the
     events of a snapshot. It is "" where the events do not cover the slice."""
-    if state.memory is None or why_apart(state) or is_gpu_event(state.side.trace, row):
+    if state.memory is None or why_apart(state):
+        return ""
+    trace = state.side.trace
+    if is_gpu_event(trace, row):
         return ""
     moments = memory_of(state).moments(0)
-    interval = _interval_of_row(state.side.trace, row, moments)
-    first_time = int(moments.times[0])
-    last_time = int(moments.times[-1])
-    if interval[0] < first_time or interval[1] > last_time:
+    begin, end = _interval_of_row(trace, row, moments)
+    times = moments.times
+    are_events_complete = int(times[0]) <= begin and end <= int(times[-1])
+    if not are_events_complete:
         return ""
-    first_event, stop_event = np.searchsorted(
-        moments.times, [interval[0], interval[1] + 1]
-    )
+    first_event = int(np.searchsorted(times, begin))
+    stop_event = int(np.searchsorted(times, end, side="right"))
     number, allocated_bytes, left_bytes = moments.allocated_in(first_event, stop_event)
     where = f"({printable(moments.title)}, any thread)"
     text = f"{plural(number, 'allocation')} meanwhile {where}"

@@ -112,11 +112,9 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         tops=(0,) * len(sides),
         memory=memory,
     )
-    return (
-        compare_again(replace(opened_state, page=DIFF))
-        if opened_state.has_diff
-        else opened_state
-    )
+    if opened_state.has_diff:
+        return compare_again(replace(opened_state, page=DIFF))
+    return opened_state
 
 
 def compare_again(state: State) -> Outcome:

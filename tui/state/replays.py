@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from fusetui.gpu.kinds import legend_kind
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import NO_ROW
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -93,19 +92,23 @@ def step(state: State, by: int) -> Outcome:
         return mark(state)
     if not len(marks.stops):
         return told(state, f"{CRITICAL_PATH} goes through no slice")
-    row = state.view.selected
-    index_of_row = np.flatnonzero(marks.stops == row)
-    if row != NO_ROW and len(index_of_row):
-        index = int(index_of_row[0]) + by
-    else:
-        begin = state.view.begin + state.side.origin
-        if row != NO_ROW:
-            begin = int(state.side.trace.start[row])
-        index = int(np.searchsorted(marks.begin, begin))
-        if by < 0:
-            index -= 1
-    index %= len(marks.stops)
+    index = _find_next_stop(state, marks, by) % len(marks.stops)  # from end to begin
     return search.shown(state, Hits(CRITICAL_PATH, state.active, marks.stops, index))
+
+
+def _find_next_stop(state: State, marks: Marks, by: int) -> int:
+    """Return the index of the slice on the critical path (`marks.stops`) that follows
+    the selection (`by` 1), or comes before it (-1). It may lie beyond either end."""
+    view = state.view
+    if view.has_selection:
+        index_of_selected = np.flatnonzero(marks.stops == view.selected)
+        if len(index_of_selected):
+            return int(index_of_selected[0]) + by
+        from_ns = int(state.side.trace.start[view.selected])
+    else:
+        from_ns = view.begin + state.side.origin
+    next_index = int(np.searchsorted(marks.begin, from_ns))
+    return next_index if by > 0 else next_index - 1
 
 
 def rows(state: State, rest: str = "") -> Outcome:
@@ -192,20 +195,21 @@ def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
     The state is unchanged if another trace is open by now, or something else was asked
     for.
     """
-    if not any(side.trace is trace for side in state.sides):
+    is_open = any(side.trace is trace for side in state.sides)
+    if not is_open:
         return state
-    if isinstance(found, str):
-        on_path = state.on_path and asked != MARKS
-        return told(replace(state, on_path=on_path), printable(found))
+    if isinstance(found, str):  # why there is no answer
+        if asked == MARKS:
+            state = replace(state, on_path=False)
+        return told(state, printable(found))
     if asked == MARKS:
-        marked_state = replace(
-            state, session=state.session.known(trace, critical=found)
-        )
-        return told(marked_state, _describe_path(found), *PATH_KEYS)
+        session = state.session.known(trace, critical=found)
+        return told(replace(state, session=session), _describe_path(found), *PATH_KEYS)
     if asked != state.replayed:
         return state
-    is_second = isinstance(found, Second)
-    answer = found if is_second else Replayed(found, trace.report.format)
+    if isinstance(found, Second):
+        return replace(state, replayed="", hint="", arrived=found)
+    answer = Replayed(found, trace.report.format)
     return replace(state, replayed="", hint="", arrived=answer)
 
 

@@ -109,7 +109,8 @@ def _update_hit_list(before: State, state: State) -> State:
     if not isinstance(overlay, HitList):
         return state
     hits = state.session.hits
-    if hits is None or overlay.hits is not before.session.hits:
+    lists_hits_of_session = overlay.hits is before.session.hits
+    if hits is None or not lists_hits_of_session:
         trace = state.sides[overlay.hits.side].trace
         rows = keep_found_rows(overlay.side.trace, trace, overlay.hits.rows)
         hits = replace(overlay.hits, rows=rows, at=-1, by_args=NO_ROWS)
@@ -133,9 +134,8 @@ def searched(state: State, text: str) -> Outcome:
         return told(state, printable(str(wrong)))
     if found_now is not None:
         return _show_first_hit(state, found_now)
-    return told(replace(state, wanted_hit=text), "searching"), _make_search_effect(
-        state, text
-    )
+    searching_state = told(replace(state, wanted_hit=text), "searching")
+    return searching_state, _make_search_effect(state, text)
 
 
 def _search_at_once(trace: Trace, text: str) -> SearchHits | None:
@@ -196,9 +196,9 @@ def _add_hits_by_args(state: State, hits: Hits, found: SearchHits) -> State:
     if state.hint == _format_hit_hint(hits):
         updated_state = replace(updated_state, hint=_format_hit_hint(more_hits))
     is_listed = isinstance(state.overlay, HitList) and state.overlay.hits is hits
-    return (
-        _replace_listed_hits(updated_state, more_hits) if is_listed else updated_state
-    )
+    if is_listed:
+        return _replace_listed_hits(updated_state, more_hits)
+    return updated_state
 
 
 def _replace_listed_hits(state: State, hits: Hits) -> State:

@@ -262,26 +262,26 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         first side with any of the rows, the time from the first of them to the last is
         the range.
         """
-        regions: list[Range | None] = []
+        regions: list[Range] = []  # of the sides that have any of the rows
         for index, (side, rows) in enumerate(zip(self.sides, pair, strict=True)):
-            regions.append(_find_region(index, side, rows))
-        known = [region for region in regions if region is not None]
-        if not known:
-            return self
-        length_ns = max(region.end - region.begin for region in known)
-        views = []
-        for side, view, region in zip(self.sides, self.views, regions, strict=True):
-            shown = replace(view, selected=-1, gap=None)
+            region = _find_region(index, side, rows)
             if region is not None:
-                begin = region.begin - side.origin
-                shown = over(side, shown, begin, begin + length_ns)
-            views.append(shown)
+                regions.append(region)
+        if not regions:
+            return self
+        longest_ns = max(region.end - region.begin for region in regions)
+        views = [replace(view, selected=-1, gap=None) for view in self.views]
+        for region in regions:
+            side = self.sides[region.side]
+            begin = region.begin - side.origin
+            end = begin + longest_ns
+            views[region.side] = over(side, views[region.side], begin, end)
         # a short trace limits the length of its window: see moves.over
         span = max(view.span for view in views)
         on_one_scale = [replace(view, end=view.begin + span) for view in views]
         marked = tuple(frozenset(rows) for rows in pair)
         session = self.go(tuple(on_one_scale))
-        return replace(session, marked=marked, time_range=known[0])
+        return replace(session, marked=marked, time_range=regions[0])
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """Return the session with a mark, under this letter, of the window and
@@ -419,17 +419,22 @@ def carry_session(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         rows = _list_used_rows(session, index)
         new_rows.append(find_same_rows(old.trace, new.trace, rows))
 
-    def carried_views(views: Views) -> Views:
-        """The views of both sides on the other sides."""
-        return tuple(map(carry_view, session.sides, sides, views, new_rows))
+    def carried(views: Views) -> Views:
+        """The views of both sides on the other sides; () for none."""
+        carried_views = []
+        for index, view in enumerate(views):
+            old_side = session.sides[index]
+            new_side = sides[index]
+            carried_views.append(carry_view(old_side, new_side, view, new_rows[index]))
+        return tuple(carried_views)
 
     return replace(
         session,
         sides=tuple(sides),
-        views=carried_views(session.views),
-        past=tuple(map(carried_views, session.past)),
-        future=tuple(map(carried_views, session.future)),
-        removed_at=carried_views(session.removed_at) if session.removed_at else (),
+        views=carried(session.views),
+        past=tuple(carried(views) for views in session.past),
+        future=tuple(carried(views) for views in session.future),
+        removed_at=carried(session.removed_at),
         marked=tuple(map(_carry_marks, session.marked, new_rows)),
         hits=_repeat_search(session.hits, sides, new_rows),
     )
@@ -531,8 +536,9 @@ def _repeat_search(
         found_rows = search(trace, collect_name_texts(trace), query)
     except WrongQueryError:
         return None
-    shown_index = -1
-    if hits.at >= 0:
-        new_row = rows[hits.side].get(hits.row, -1)
-        shown_index = _find_index(found_rows, new_row)
-    return replace(hits, rows=found_rows, at=shown_index, by_args=NO_ROWS)
+    index_of_shown = -1
+    is_any_shown = hits.at >= 0
+    if is_any_shown:
+        row_of_shown = rows[hits.side].get(hits.row, NO_ROW)
+        index_of_shown = _find_index(found_rows, row_of_shown)
+    return replace(hits, rows=found_rows, at=index_of_shown, by_args=NO_ROWS)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -218,10 +219,29 @@ def texts_of(
     the trace, and so is CLIPPED. Raises CannotReadError if the file cannot be read any
     more."""
     keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
-    return document(keys, _pieces(trace, part, progress))
+    return document(keys, _texts_of_stretches(trace, part, progress))
 
 
-def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
+class _KeptSlices(NamedTuple):
+    """The slices of one stretch that are kept, in the order of the file; arrays of
+    shape [slices]."""
+
+    rows: Rows  # of the trace
+    elements: Int64s  # index of each in the stretch
+    is_clipped: Flags
+
+    def only(self, which: Flags) -> _KeptSlices:
+        """The slices whose flag is set."""
+        return _KeptSlices(
+            rows=self.rows[which],
+            elements=self.elements[which],
+            is_clipped=self.is_clipped[which],
+        )
+
+
+def _texts_of_stretches(
+    trace: Trace, part: Excerpt, progress: Progress
+) -> Iterator[bytes]:
     """Yield the text of what is kept of each stretch of the file.
 
     A stretch of which everything is kept unchanged is copied as it is; one of which
@@ -230,37 +250,66 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     Raises CannotReadError if the file has changed since the trace was read.
     """
     events = trace.elements.own
-    firsts = first_elements(events.stretches)
-    # The slices of the part, sorted by their place in the file.
-    order = trace.order[part.rows]
-    by_order = np.argsort(order, kind="stable")
-    bounds = np.searchsorted(order[by_order], firsts)
-    slice_counts = _slices_of_stretches(trace, firsts)
+    first_of_stretch = first_elements(events.stretches)
+    kept_of_stretch = _divide_kept_slices(trace, part, first_of_stretch)
+    slice_counts = _count_slices_of_stretches(trace, first_of_stretch).tolist()
     for number, stretch in enumerate(events.stretches):
-        indices = by_order[bounds[number] : bounds[number + 1]]
-        has_all_slices = len(indices) == slice_counts[number]
-        is_unchanged = has_all_slices and not part.clipped[indices].any()
-        has_others = slice_counts[number] < stretch.events
-        if is_unchanged and _has_all_others(part, stretch):
-            yield replace_invalid_utf8(bytes(_read_stretch(events.text, stretch)[1:-1]))
-        elif len(indices) or (has_others and _may_have_others(part, stretch)):
-            first = int(firsts[number])
-            yield _write_stretch(trace, part, stretch, first, indices)
+        kept = kept_of_stretch[number]
+        slice_count = slice_counts[number]
+        keeps_slices_unchanged = (
+            len(kept.rows) == slice_count and not kept.is_clipped.any()
+        )
+        has_others = slice_count < stretch.events
+        if keeps_slices_unchanged and _has_all_others(part, stretch):
+            text = _read_stretch(events.text, stretch)
+            without_brackets = bytes(text[1:-1])
+            yield replace_invalid_utf8(without_brackets)
+        elif len(kept.rows) or (has_others and _may_have_others(part, stretch)):
+            first = int(first_of_stretch[number])
+            yield _write_stretch(trace, part, stretch, first, kept)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
         raise CannotReadError(f"{problem}.")
 
 
-def _slices_of_stretches(trace: Trace, firsts: Int64s) -> Int64s:
+def _divide_kept_slices(
+    trace: Trace, part: Excerpt, first_of_stretch: Int64s
+) -> list[_KeptSlices]:
+    """Return the kept slices of each stretch of the file.
+
+    Args:
+        trace: The trace.
+        part: What is kept of it.
+        first_of_stretch: What `first_elements` returns for its stretches.
+    """
+    element_of_kept = trace.order[part.rows]  # index in traceEvents
+    in_file_order = np.argsort(element_of_kept, kind="stable")
+    rows = part.rows[in_file_order]
+    elements = element_of_kept[in_file_order]
+    is_clipped = part.clipped[in_file_order]
+    bounds = np.searchsorted(elements, first_of_stretch).tolist()
+    divided = []
+    for first, (begin, end) in zip(first_of_stretch, pairwise(bounds), strict=False):
+        kept = _KeptSlices(
+            rows=rows[begin:end],
+            elements=elements[begin:end] - first,
+            is_clipped=is_clipped[begin:end],
+        )
+        divided.append(kept)
+    return divided
+
+
+def _count_slices_of_stretches(trace: Trace, first_of_stretch: Int64s) -> Int64s:
     """Count the slices that each stretch has in the whole trace.
 
     Args:
         trace: The trace.
-        firsts: What `first_elements` returns for its stretches.
+        first_of_stretch: What `first_elements` returns for its stretches.
     """
-    orders = trace.order[: trace.recorded()]
-    stretch_of_slice = last_at_or_before(firsts, orders)
-    return np.bincount(stretch_of_slice, minlength=len(firsts) - 1)
+    elements = trace.order[: trace.recorded()]
+    stretch_of_slice = last_at_or_before(first_of_stretch, elements)
+    stretch_count = len(first_of_stretch) - 1  # the last number is that of all elements
+    return np.bincount(stretch_of_slice, minlength=stretch_count)
 
 
 def _has_all_others(part: Excerpt, stretch: Stretch) -> bool:
@@ -276,7 +325,7 @@ def _may_have_others(part: Excerpt, stretch: Stretch) -> bool:
 
 
 def _write_stretch(
-    trace: Trace, part: Excerpt, stretch: Stretch, first: int, indices: Rows
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, kept: _KeptSlices
 ) -> bytes:
     """Return the texts of what is kept of a stretch, with commas between them.
 
@@ -288,32 +337,37 @@ def _write_stretch(
         part: What is kept of it.
         stretch: The stretch.
         first: The index in traceEvents of its first element.
-        indices: The kept slices that it holds, by their place in `part.rows`.
+        kept: The slices of the stretch that are kept.
     """
-    rows = part.rows[indices]
-    numbers = trace.order[rows] - first  # of the elements of the stretch
-    listed = _read_stretch(trace.elements.own.text, stretch)
+    text = _read_stretch(trace.elements.own.text, stretch)
     heads: list[Head] = []
     with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
-        heads = decode_heads(listed)
+        heads = decode_heads(text)
     if stretch.places is not None or len(heads) != stretch.events:
-        texts = _rewrite_slices(trace, part, numbers, rows)
+        texts = _rewrite_slices(trace, part, kept)
         texts |= _keep_others_one_by_one(trace, part, stretch, first, slices=texts)
         return _join_elements(texts)
 
     phases = [phase_of(head.ph, head.cat) for head in heads]
-    is_pair = np.array([phases[number] != "X" for number in numbers.tolist()], np.bool_)
-    is_rewritten = part.clipped[indices] | is_pair
-    unchanged_slices = numbers[~is_rewritten].tolist()
-    unchanged = [*unchanged_slices, *_kept_others(part, heads, phases)]
-    texts = {}
-    if unchanged:
-        raw = decode_raw(listed)
-        texts = {
-            number: replace_invalid_utf8(bytes(raw[number])) for number in unchanged
-        }
-    texts |= _rewrite_slices(trace, part, numbers[is_rewritten], rows[is_rewritten])
+    phases_of_kept = [phases[element] for element in kept.elements.tolist()]
+    is_pair = np.array([phase != "X" for phase in phases_of_kept], np.bool_)
+    is_rewritten = kept.is_clipped | is_pair
+    unchanged_slices = kept.elements[~is_rewritten].tolist()
+    texts = _copy_elements(
+        text, [*unchanged_slices, *_kept_others(part, heads, phases)]
+    )
+    texts |= _rewrite_slices(trace, part, kept.only(is_rewritten))
     return _join_elements(texts)
+
+
+def _copy_elements(
+    text: bytes | bytearray, elements: Sequence[int]
+) -> dict[int, bytes]:
+    """The texts of some elements of a JSON list, by their index in it."""
+    if not elements:
+        return {}  # without decoding the list
+    raw = decode_raw(text)
+    return {element: replace_invalid_utf8(bytes(raw[element])) for element in elements}
 
 
 def _kept_others(
@@ -344,14 +398,14 @@ def _join_elements(texts: Mapping[int, bytes]) -> bytes:
     return b",\n".join(texts[number] for number in sorted(texts))
 
 
-def _rewrite_slices(
-    trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows
-) -> dict[int, bytes]:
-    """The texts of slices as one event each, by the numbers of their elements.
-    `numbers` and `rows` belong together."""
+def _rewrite_slices(trace: Trace, part: Excerpt, kept: _KeptSlices) -> dict[int, bytes]:
+    """The texts of slices as one event each, by the index of the element in the
+    stretch."""
+    elements = kept.elements.tolist()
+    rows = kept.rows.tolist()
     return {
-        number: _rewrite_slice(trace, part, row)
-        for number, row in zip(numbers.tolist(), rows.tolist(), strict=True)
+        element: _rewrite_slice(trace, part, row)
+        for element, row in zip(elements, rows, strict=True)
     }
 
 

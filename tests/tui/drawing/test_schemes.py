@@ -97,6 +97,25 @@ def test_everything_can_be_read(scheme: Scheme, depth: ColorSystem) -> None:
     assert low == {}
 
 
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda one: one.name)
+def test_text_of_a_block_can_be_read_under_the_cursor(scheme: Scheme) -> None:
+    styles = build_styles(scheme, scheme.background)
+    low = {}
+    for token, (block, text) in scheme.colors.items():
+        style = styles[token + CURSOR]
+        if block and text and contrast_of(style) < TEXT:
+            low[token] = style
+    assert low == {}
+
+
+def contrast_of(style: Style) -> float:
+    assert style.color
+    assert style.bgcolor
+    front = style.color.get_truecolor().hex
+    back = style.bgcolor.get_truecolor().hex
+    return contrast(front, back, ColorSystem.TRUECOLOR)
+
+
 def test_contrast_is_that_of_the_standard() -> None:
     """Black on white is 21; #767676 on white is the first gray that is enough for
     text."""

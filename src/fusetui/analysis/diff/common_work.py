@@ -60,9 +60,10 @@ def measure_common_work(
 def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """Return whether names show that A and B do the same work in a group.
 
-    They do if A and B have the same kernel or the same op; all convolutions count as
-    one op. They do too if the group was matched by other evidence than the sort or
-    position of the work.
+    They do if A and B have the same kernel or the same op. Ops that convolve forward
+    count as one op, whatever library they call, and so do those that convolve backward.
+    They do too if the group was matched by other evidence than the sort or position of
+    the work.
     """
     kernels_a = {a.kernel_id(item) for item in group.a}
     kernels_b = {b.kernel_id(item) for item in group.b}

@@ -278,9 +278,10 @@ def _describe_change_of_time(
 ) -> str:
     """Say how the time of a pair of one kernel changed.
 
-    It is ` takes 12 % more time` if the kernel is faster or slower. If the change may
-    be noise (SAME), it is `, may be noise: 5 us to 7 us -> 8 us to 9 us`, or "" for a
-    change of less than MIN_SHOWN_NOISE.
+    It is ` takes 12.0 % more time` if the kernel is faster or slower. If the change may
+    be noise (SAME), it is `, may be noise: 5 us to 7 us -> 8 us to 9 us`. It is "" if
+    that change is a smaller share of the time of A than MIN_SHOWN_NOISE, or if A takes
+    no time.
     """
     item_a = group.a[0]
     item_b = group.b[0]

@@ -178,8 +178,9 @@ class Alignment:
     def gaps_near(self, gap_index: int) -> list[Gap]:
         """Return the gap with this index, and the gaps around it.
 
-        A gap has the items of A and of B between two pairs that have no counterpart. A
-        fused kernel in a gap may do the work of ops in any of the returned ones.
+        A gap lies between two pairs, and holds the items of A and of B there, which have
+        no counterpart. A fused kernel in a gap may do the work of ops in any of the
+        returned gaps.
         """
         first = max(0, gap_index - MAX_GAPS_TO_FUSED_OP)
         last = gap_index + MAX_GAPS_TO_FUSED_OP

@@ -112,12 +112,14 @@ def far_apart(
 ) -> Flags:
     """Return for each column whether the times of A and B are clearly different.
 
-    They are if their medians differ by more than FLOOR_PERCENT, FLOOR_NS and a tick of
-    the clock, and their middle halves do not overlap.
+    They are if their medians differ by more than the floor, and their middle halves do
+    not overlap. The floor is the largest of FLOOR_PERCENT of the larger median, FLOOR_NS
+    and a tick of the clock.
 
     If the steps are paired, it is also enough that every step of B takes longer than
-    that of A (or every one less long), by as much at the median. A step that is slow on
-    both sides would make the times of all steps overlap.
+    that of A (or every one less long), and that the median change is above the floor.
+    This is because a step that is slow on both sides makes the times of all steps
+    overlap.
 
     >>> a, b = np.array([[50_000], [51_000]]), np.array([[90_000], [91_000]])
     >>> far_apart(a, b, resolution_ns=0).tolist(), far_apart(a, a, 0).tolist()

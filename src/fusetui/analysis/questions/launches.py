@@ -196,7 +196,8 @@ def find_nodes_of_replays(trace: Trace) -> list[Rows]:
     """Return the GPU events of each replay of a CUDA graph, separately for each device.
 
     A replay is one launch of a graph, and its events are the nodes of the graph.
-    Replays are in the order of their launch calls, and the events of each by start.
+    Replays are in the order of their launch calls, then of the process numbers of their
+    devices; the events of each are sorted by start.
     """
     nodes = trace.gpu_rows[_mark_graph_nodes(trace)]
     device = trace.process_of_track[trace.track[nodes]]
@@ -352,9 +353,10 @@ def summarize_queue(queue: Counter) -> QueueLength:
 
 
 def measure_queues(trace: Trace) -> tuple[Counter, ...]:
-    """Return the length of the queue of each device over time, in lane order.
+    """Return the length of the launch queue of each device over time.
 
-    Only events count whose launch is known.
+    Only events whose launch is known count, so a device without any has no counter. The
+    devices are in the order of the numbers that the trace gives their processes.
     """
     launched = trace.gpu_rows[trace.launch[trace.gpu_rows] != NO_ROW]
     device = trace.process_of_track[trace.track[launched]]

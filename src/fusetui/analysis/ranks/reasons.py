@@ -308,7 +308,7 @@ class _WorkBeforeCollectives:
 
     def _compare_accounts(self, row: int, others: Sequence[int]) -> list[_Difference]:
         """List by how much longer the rank was in each class of time, such as compute
-        or idle.
+        or exposed communication.
 
         The time is that before a collective, and it is compared with the median of the
         other ranks. The sums `span` and `idle` are left out, because their parts are

@@ -252,7 +252,8 @@ def _look_up_groups(cuts: _Cuts, groups: _Groups, *, rows: int) -> Rows:
         groups: Their groups.
         rows: How many rows the trace has.
     """
-    # NO_ROW is -1, so cuts that are no calls write to one entry too many, at the end.
+    # Cuts that are no calls have NO_ROW, which is -1. They write into an extra entry at
+    # the end, which is left out of the result.
     group_of_row = np.full(rows + 1, NO_GROUP, dtype=np.intp)
     group_of_row[cuts.row] = groups.of_cut
     return group_of_row[:-1]

@@ -787,7 +787,7 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
 
     Returns:
         The factor. None if it is the smallest one, because the gain may continue below
-        it, and None if no factor gains anything.
+        it, and None if the step takes equally long at all factors.
     """
     times_ns = [point.after_ns for point in points]
     if not times_ns or max(times_ns) == min(times_ns):

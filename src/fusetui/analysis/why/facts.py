@@ -635,11 +635,11 @@ class Facts:
         return 2 * replayed_events >= len(launch)
 
     def gaps_by_axis(self, is_counted: Flags | None = None) -> Iterator[CallsOnAxis]:
-        """Yield the gaps that end with a known launch, for each axis of threads.
+        """Yield, for each axis of threads, the indices of the gaps that belong to it.
 
         An axis puts the times of several threads one after another, so that they can be
-        searched at once. A gap belongs to the axis of the thread that launched its next
-        event.
+        searched at once. A gap belongs to the axis of the thread that launched the GPU
+        event after it. Gaps whose next launch is unknown belong to none.
 
         Args:
             is_counted: True for the gaps that count; None for all. Shape [gaps].

@@ -593,8 +593,9 @@ def find_longest_slices(
 ) -> Rows:
     """Find the slice that covered most of each of some intervals.
 
-    A slice that covers more than half of an interval comes first, the innermost of
-    several. Otherwise the name counts that was innermost in the interval for longest.
+    A slice that covers more than half of an interval is chosen, the innermost of
+    several. If there is none, the times of slices with one name are added up, each time
+    counted for its innermost slice, and a slice of the name with the most is chosen.
 
     Args:
         slices: The slices from which one is chosen.
@@ -602,7 +603,8 @@ def find_longest_slices(
         end: Their ends; shape of `begin`.
 
     Returns:
-        A row of the trace for each interval, -1 for none.
+        A row of the trace for each interval; NO_ROW if there is no slice, or none that
+        matters (see _find_longest_names).
     """
     if not len(slices.rows) or not len(begin):
         return np.full(len(begin), NO_ROW, dtype=np.intp)

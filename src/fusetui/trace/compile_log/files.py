@@ -132,8 +132,9 @@ class _Walk:
                 subfolders.append(Path(entry.path))
             elif _is_regular(entry):
                 self._take(folder, entry)
-        if self._entries_left <= 0 or (subfolders and not levels):
-            self.is_cut = self.is_cut or bool(subfolders)
+        may_go_deeper = self._entries_left > 0 and levels > 0
+        if subfolders and not may_go_deeper:
+            self.is_cut = True
             return
         for path in sorted(subfolders):
             self.look_into(path, levels - 1)

@@ -268,21 +268,19 @@ class CompileLog(msgspec.Struct, frozen=True, eq=False, dict=True):
             if graph.log == number
         }
         for kind in (METRICS, BACKWARD_METRICS):
+            is_backward = kind == BACKWARD_METRICS
             for record in _records_of_kind(log, kind):
                 fields = log.header_json(record).get(kind)
-                if isinstance(fields, dict):
-                    compile_id = _read_compile_id(log, record)
-                    is_backward = kind == BACKWARD_METRICS
-                    yield _build_compilation(
-                        number,
-                        log,
-                        record,
-                        fields,
-                        guards=()
-                        if is_backward
-                        else guards_of_frame.get(compile_id, ()),
-                        cache=cache_outcomes.get((compile_id, is_backward), ""),
-                    )
+                if not isinstance(fields, dict):
+                    continue
+                compile_id = _read_compile_id(log, record)
+                guards: tuple[FailedGuard, ...] = ()
+                if not is_backward:  # guards are those of the forward pass
+                    guards = guards_of_frame.get(compile_id, ())
+                cache = cache_outcomes.get((compile_id, is_backward), "")
+                yield _build_compilation(
+                    number, log, record, fields, guards=guards, cache=cache
+                )
 
 
 def _read_file_payload(payload: Payload, most: int) -> bytes:
@@ -365,9 +363,8 @@ def stacks_of(
     did not log them.
     """
     stacks: dict[str, tuple[tuple[CodeLine, ...], ...]] = {}
-    for handle, texts in _decode_object(
-        _text_or_blank(log, graph.stack_traces)
-    ).items():
+    texts_of_handles = _decode_object(_text_or_blank(log, graph.stack_traces))
+    for handle, texts in texts_of_handles.items():
         if isinstance(texts, list):
             frames = [frames_in(text) for text in texts if isinstance(text, str)]
             stacks[handle] = tuple(stack for stack in frames if stack)
@@ -453,10 +450,11 @@ def graph_lines_of(log: CompileLog, graph: CompiledGraph) -> dict[str, str]:
     """
     lines: dict[str, str] = {}
     for line in _text_or_blank(log, graph.post_grad).split("\n"):
-        name, equals, value = line.strip().partition(" = ")
-        name = name.partition(":")[0].strip()
+        name_and_type, equals, rest = line.strip().partition(" = ")
+        name = name_and_type.partition(":")[0].strip()
+        value = rest.partition(";")[0].strip()
         if equals and name.isidentifier():
-            lines.setdefault(name, f"{name} = {value.partition(';')[0].strip()}")
+            lines.setdefault(name, f"{name} = {value}")
     return lines
 
 
@@ -525,8 +523,9 @@ def _read_compile_id(log: LogRecords, record: int) -> CompileId | None:
     return CompileId(frame=frame, compile=compile_)
 
 
-class _OpenGraph:
-    """The records of a graph that its `fx_graph_cache_*` has not ended yet."""
+class _GraphRecords:
+    """The records of a graph: what the compiler wrote of it, step by step. The record
+    `fx_graph_cache_*`, which says whether it came from the cache, is the last one."""
 
     def __init__(self) -> None:
         self.record_of: dict[str, int] = {}  # by kind, see PARTS_OF_GRAPH
@@ -548,12 +547,13 @@ class _GraphsOfLog:
         """Prepare to collect the graphs of a log. `number` is the number of the log,
         `first` the one that its first graph gets."""
         self.graphs: list[CompiledGraph] = []
-        self._number = number
+        self._log_number = number
         self._log = log
         self._first = first
         # by compile id, as frames may be compiled in turn
-        self._open: dict[CompileId | None, _OpenGraph] = {}
-        self._dynamo_graph: dict[CompileId | None, int] = {}  # of the last attempt
+        self._unfinished: dict[CompileId | None, _GraphRecords] = {}
+        # record of the last attempt
+        self._dynamo_graph: dict[CompileId | None, int] = {}
 
     def take(self, record: int, kind: str) -> None:
         """Take the next record of the log.
@@ -563,96 +563,108 @@ class _GraphsOfLog:
         """
         compile_id = _read_compile_id(self._log, record)
         if kind.removeprefix(CACHE) in CACHE_OUTCOMES:
-            self._end(compile_id, record)
+            self._finish(compile_id, cache_record=record)
         elif kind == DYNAMO_GRAPH:
             self._dynamo_graph[compile_id] = record
         elif kind in PARTS_OF_GRAPH:
-            graph = self._open.setdefault(compile_id, _OpenGraph())
-            if kind == OUTPUT_CODE and graph.has_code:  # its cache was off
-                self._end(compile_id, UNKNOWN)
-                graph = self._open.setdefault(compile_id, _OpenGraph())
-            graph.record_of[kind] = record
+            unfinished = self._unfinished.get(compile_id)
+            if kind == OUTPUT_CODE and unfinished and unfinished.has_code:
+                self._finish(compile_id)  # without a record, as its cache was off
+            records = self._unfinished.setdefault(compile_id, _GraphRecords())
+            records.record_of[kind] = record
 
-    def end(self) -> None:
-        """End all graphs that are still open, as the log is over. Without a record
+    def finish_all(self) -> None:
+        """Finish all graphs that are still open, as the log is over. Without a record
         about the cache they have no cache key."""
-        for compile_id in list(self._open):
-            self._end(compile_id, UNKNOWN)
+        for compile_id in list(self._unfinished):
+            self._finish(compile_id)
 
-    def _end(self, compile_id: CompileId | None, cache_record: int) -> None:
-        """Close the graph of a compile id and keep it if it has generated code.
+    def _finish(
+        self, compile_id: CompileId | None, cache_record: int = UNKNOWN
+    ) -> None:
+        """Add the graph of a compile id to `graphs` if it has generated code.
         `cache_record` is the record about the cache, or UNKNOWN."""
-        graph = self._open.pop(compile_id, None)
-        if graph is None or not graph.has_code:
+        records = self._unfinished.pop(compile_id, None)
+        if records is None or not records.has_code:
             return
-        self.graphs.append(
-            _build_graph(
-                self._number,
-                self._log,
-                graph,
-                cache_record,
-                dynamo_graph=self._dynamo_graph.get(compile_id, UNKNOWN),
-                number_of_graph=self._first + len(self.graphs),
-            )
+        graph = _build_graph(
+            self._log_number,
+            self._log,
+            records,
+            cache_record,
+            dynamo_record=self._dynamo_graph.get(compile_id, UNKNOWN),
+            number=self._first + len(self.graphs),
         )
+        self.graphs.append(graph)
 
 
 def _collect_graphs(number: int, log: LogRecords, first: int) -> list[CompiledGraph]:
     """The graphs of a log, in order. `first` is the number that the first of them gets."""
-    graphs = _GraphsOfLog(number, log, first)
+    collector = _GraphsOfLog(number, log, first)
     for record, kind in enumerate(log.kind.tolist()):
-        graphs.take(record, log.kinds[kind])
-    graphs.end()
-    return graphs.graphs
+        collector.take(record, log.kinds[kind])
+    collector.finish_all()
+    return collector.graphs
 
 
 def _build_graph(
-    number: int,
+    log_number: int,
     log: LogRecords,
-    graph: _OpenGraph,
+    records: _GraphRecords,
     cache_record: int,
     *,
-    dynamo_graph: int,
-    number_of_graph: int,
+    dynamo_record: int,
+    number: int,
 ) -> CompiledGraph:
     """Make a graph from its records.
 
     Args:
-        number: The number of the log.
+        log_number: The number of the log.
         log: The log.
-        graph: The records of the graph, by their kind.
+        records: The records of the graph, one of them with its code.
         cache_record: The record about the cache, or UNKNOWN.
-        dynamo_graph: The record with the graph of Dynamo, or UNKNOWN.
-        number_of_graph: The number that the graph gets.
+        dynamo_record: The record with the graph of Dynamo, or UNKNOWN.
+        number: The number that the graph gets.
     """
 
-    def payload(record: int | None) -> Payload | None:
-        if record is None or record == UNKNOWN:
+    def payload_of(record: int) -> Payload | None:
+        if record == UNKNOWN:
             return None
-        return Payload(log=number, record=record, digest=log.digests[record])
+        return Payload(log=log_number, record=record, digest=log.digests[record])
 
-    key, cache = "", ""
+    def payload_of_kind(kind: str) -> Payload | None:
+        return payload_of(records.record_of.get(kind, UNKNOWN))
+
+    cache_key = ""
+    cache_outcome = ""  # such as "hit"
     if cache_record != UNKNOWN:
-        cache = log.kinds[int(log.kind[cache_record])].removeprefix(CACHE)
-        key = _find_cache_key(log, cache_record)
-    code = graph.record_of[OUTPUT_CODE]
-    header = _dict_or_empty(log.header_json(code).get(OUTPUT_CODE))
-    path = header.get("file_path") or header.get("filename") or ""
+        cache_kind = log.kinds[int(log.kind[cache_record])]
+        cache_outcome = cache_kind.removeprefix(CACHE)
+        cache_key = _find_cache_key(log, cache_record)
+    code_record = records.record_of[OUTPUT_CODE]
     return CompiledGraph(
-        number=number_of_graph,
-        log=number,
+        number=number,
+        log=log_number,
         rank=log.rank,
-        compile_id=_read_compile_id(log, code),
-        attempt=int(log.attempt[code]),
-        key=key,
-        cache=cache,
-        wrapper_path=path if isinstance(path, str) else "",
-        code=payload(code),
-        stack_traces=payload(graph.record_of.get(STACK_TRACES)),
-        node_mappings=payload(graph.record_of.get(NODE_MAPPINGS)),
-        post_grad=payload(graph.record_of.get(POST_GRAD)),
-        dynamo_graph=payload(dynamo_graph),
+        compile_id=_read_compile_id(log, code_record),
+        attempt=int(log.attempt[code_record]),
+        key=cache_key,
+        cache=cache_outcome,
+        wrapper_path=_read_code_path(log, code_record),
+        code=payload_of(code_record),
+        stack_traces=payload_of_kind(STACK_TRACES),
+        node_mappings=payload_of_kind(NODE_MAPPINGS),
+        post_grad=payload_of_kind(POST_GRAD),
+        dynamo_graph=payload_of(dynamo_record),
     )
+
+
+def _read_code_path(log: LogRecords, code_record: int) -> str:
+    """The path of the file that the generated code was written to; "" if its record
+    has none."""
+    header = _dict_or_empty(log.header_json(code_record).get(OUTPUT_CODE))
+    path = header.get("file_path") or header.get("filename")
+    return path if isinstance(path, str) else ""
 
 
 def _find_cache_key(log: LogRecords, record: int) -> str:
@@ -718,27 +730,35 @@ def guards_in(text: str) -> tuple[FailedGuard, ...]:
         >>> guards_in("0/0: tensor 'x' size mismatch")
         (FailedGuard(entry='0/0', guard="tensor 'x' size mismatch"),)
     """
-    reasons: list[str] = []
-    if text.lstrip().startswith("["):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, list):
-            reasons = [reason for reason in value if isinstance(reason, str)]
-    if not reasons:
-        reasons = [text.strip()] if text.strip() else []
-    guards = []
-    for reason in reasons:
-        match = GUARD_OF_ENTRY.match(reason)
-        if match:
-            guards.append(
-                FailedGuard(entry=match["entry"], guard=match["guard"].strip())
-            )
-        else:
-            guards.append(FailedGuard(entry="", guard=reason.split("\n")[0].strip()))
-    guards.sort(key=_age_of_entry)
-    return tuple(guards)
+    reasons = _texts_of_list(text)
+    is_one_reason = not reasons and text.strip()
+    if is_one_reason:
+        reasons = [text.strip()]
+    guards = [_parse_reason(reason) for reason in reasons]
+    return tuple(sorted(guards, key=_age_of_entry))
+
+
+def _texts_of_list(text: str) -> list[str]:
+    """The texts in a JSON list; [] if the text is no JSON list."""
+    if not text.lstrip().startswith("["):
+        return []
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, str)]
+
+
+def _parse_reason(reason: str) -> FailedGuard:
+    """The cache entry and the guard in a reason such as `0/0: tensor 'x' size
+    mismatch`. A reason in another form gives its first line, without an entry."""
+    match = GUARD_OF_ENTRY.match(reason)
+    if match is None:
+        first_line = reason.split("\n")[0]
+        return FailedGuard(entry="", guard=first_line.strip())
+    return FailedGuard(entry=match["entry"], guard=match["guard"].strip())
 
 
 def _age_of_entry(guard: FailedGuard) -> int:
@@ -767,14 +787,12 @@ def _build_compilation(
         guards: The guards that failed before it; if (), the metrics may name one.
         cache: The outcome of the cache: hit, miss, bypass or "".
     """
-    failure = [
-        text
-        for text in (fields.get("fail_type"), fields.get("fail_reason"))
-        if isinstance(text, str) and text
-    ]
-    reason = fields.get("recompile_reason")
-    if not guards and isinstance(reason, str) and reason:
-        guards = guards_in(reason)
+    fail_type = _text_field(fields, "fail_type")
+    fail_reason = _text_field(fields, "fail_reason")
+    failure_parts = [part for part in (fail_type, fail_reason) if part]
+    recompile_reason = _text_field(fields, "recompile_reason")
+    if not guards and recompile_reason:
+        guards = guards_in(recompile_reason)
     restarts = fields.get("restart_reasons")
     return Compilation(
         log=number,
@@ -794,7 +812,7 @@ def _build_compilation(
             seconds="inductor_compile_time_s",
         ),
         guards=guards,
-        failure=": ".join(failure),
+        failure=": ".join(failure_parts),
         cache=cache,
         restarts=len(restarts) if isinstance(restarts, list) else 0,
     )

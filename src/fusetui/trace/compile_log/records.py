@@ -222,22 +222,39 @@ def _find_record_lines(document: Document) -> Iterator[_Line]:
         chunk = document[start : start + CHUNK_BYTES]
         if not chunk:  # the file has shrunk
             return
-        is_last = start + len(chunk) >= size
-        chunk_bytes = np.frombuffer(chunk, dtype=np.uint8)
-        ends = np.flatnonzero(chunk_bytes == NEWLINE)
-        if is_last and (not len(ends) or ends[-1] != len(chunk) - 1):
-            ends = np.append(ends, len(chunk))
+        ends = np.flatnonzero(np.frombuffer(chunk, dtype=np.uint8) == NEWLINE)
+        is_last_chunk = start + len(chunk) >= size
+        if is_last_chunk and not chunk.endswith(b"\n"):
+            ends = np.append(ends, len(chunk))  # the last line has no newline
         if not len(ends):  # a line longer than a chunk
             start = _find_next_line(document, start + len(chunk))
             continue
-        starts = np.concatenate(([0], ends[:-1] + 1))
-        first_bytes = chunk_bytes[np.minimum(starts, len(chunk) - 1)]
-        of_records = np.flatnonzero(first_bytes != TAB)
-        for place in of_records.tolist():
-            first, last = int(starts[place]), int(ends[place])
-            if last > first:
-                yield _Line(start + first, start + last, chunk[first:last])
+        yield from _record_lines_of_chunk(chunk, ends, chunk_start=start)
         start += int(ends[-1]) + 1
+
+
+def _record_lines_of_chunk(
+    chunk: bytes, ends: Int64s, chunk_start: int
+) -> Iterator[_Line]:
+    """Yield the lines of a chunk that begin a record.
+
+    Args:
+        chunk: Bytes that begin with a line.
+        ends: The place in the chunk behind each line, where its newline is.
+        chunk_start: The place of the chunk in the document.
+    """
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    first_bytes = np.frombuffer(chunk, dtype=np.uint8)[starts]
+    begins_record = (starts < ends) & (first_bytes != TAB)
+    line_numbers = np.flatnonzero(begins_record)
+    for number in line_numbers.tolist():
+        start = int(starts[number])
+        end = int(ends[number])
+        yield _Line(
+            start=chunk_start + start,
+            end=chunk_start + end,
+            bytes=chunk[start:end],
+        )
 
 
 def _find_next_line(document: Document, start: int) -> int:
@@ -286,18 +303,19 @@ class _Columns:
         Lines that are no record, or cannot be read, are counted. Records that only give
         a number to a path, or that nothing here needs, add no row.
         """
-        brace = line.bytes.find(HEADER_END)
-        if brace < 0:
+        prefix_end = line.bytes.find(HEADER_END)
+        if prefix_end < 0:
             self._leave_out(line, "it is not a line of a record")
             return
-        if line.bytes.startswith(UNUSED, brace + 2):
+        json_start = prefix_end + len(b"] ")
+        if line.bytes.startswith(UNUSED, json_start):
             self._unused += 1
             return
         if len(line.bytes) > MAX_HEADER_BYTES:
             self._leave_out(line, "its line is too long")
             return
         try:
-            header = self._decoder.decode(line.bytes[brace + 2 :])
+            header = self._decoder.decode(line.bytes[json_start:])
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             self._leave_out(line, "its JSON is invalid")
             return
@@ -311,7 +329,7 @@ class _Columns:
         if self._rank == UNKNOWN and header.rank is not None:
             self._rank = header.rank
         if self._process == UNKNOWN:
-            self._process = _parse_process_id(line.bytes[:brace])
+            self._process = _parse_process_id(line.bytes[:prefix_end])
         self._add_row(line, header)
 
     def _add_row(self, line: _Line, header: RecordHeader) -> None:

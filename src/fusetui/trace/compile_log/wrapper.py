@@ -130,18 +130,18 @@ def _lines_of_functions(lines: list[str]) -> Iterator[tuple[int, str]]:
     the first line that is indented no more than that and is no comment. Blank lines are
     left out.
     """
-    indent_of_function = -1  # outside of one
+    indent_of_function: int | None = None  # outside of functions
     for number, line in enumerate(lines, start=1):
         if FUNCTION.match(line):
             indent_of_function = _measure_indent(line)
             yield number, line
             continue
-        if indent_of_function < 0 or not line.strip():
+        is_blank = not line.strip()
+        if indent_of_function is None or is_blank:
             continue
-        if _measure_indent(line) <= indent_of_function and not line.lstrip().startswith(
-            "#"
-        ):
-            indent_of_function = -1
+        is_comment = line.lstrip().startswith("#")
+        if _measure_indent(line) <= indent_of_function and not is_comment:
+            indent_of_function = None
             continue
         yield number, line
 

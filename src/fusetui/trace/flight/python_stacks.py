@@ -31,7 +31,7 @@ def main_thread(text: str) -> tuple[Frame, ...]:
     """
     threads: list[list[Frame]] = [[]]
     for line in text[:MAX_TEXT_CHARS].splitlines():
-        if "hread 0x" in line:
+        if "hread 0x" in line:  # "Thread 0x7f..." or "Current thread 0x7f..."
             threads.append([])
             continue
         match = FRAME.match(line)

@@ -25,6 +25,7 @@ from fusetui.trace.model.arrays import (
     Flags,
     Int32s,
     Int64s,
+    Integers,
     Kinds,
     Rows,
     begins_runs,
@@ -32,6 +33,7 @@ from fusetui.trace.model.arrays import (
     ends_runs,
     group_numbers,
     in_threads,
+    run_bounds,
 )
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
@@ -119,42 +121,45 @@ def lay_out(raw: Raw) -> Layout:
         slices = slices.reordered(by_track)
         subrow = subrow[by_track]
 
-    # One number for group and sub-row: a track is each number that occurs.
-    subrows_of_group = int(subrow.max(initial=0)) + 1
-    if subrows_of_group == 1:
-        track_key = slices.group
-    else:
-        track_key = slices.group.astype(np.int64) * subrows_of_group + subrow
-    track_keys, track = small_unique(track_key)
-    bounds = np.searchsorted(track, np.arange(len(track_keys) + 1))
+    # The slices of a group are neighbors, and among them those of a sub-row.
+    bounds = run_bounds(slices.group, subrow)
+    first_rows = bounds[:-1]
+    numbers = np.arange(len(first_rows), dtype=np.int32)
     return Layout(
         order=slices.order,
         start=slices.start,
         dur=slices.dur,
-        track=track,
+        track=np.repeat(numbers, np.diff(bounds)),
         role=slices.role,
-        tracks=_make_tracks(groups, track_keys, subrows_of_group, bounds),
+        tracks=_make_tracks(
+            groups, slices.group[first_rows], subrow[first_rows], bounds
+        ),
         bounds=bounds,
     )
 
 
 def _make_tracks(
-    groups: Sequence[Track], track_keys: Rows, subrows_of_group: int, bounds: Rows
+    groups: Sequence[Track],
+    group_of_track: Integers,
+    subrow_of_track: Integers,
+    bounds: Rows,
 ) -> tuple[Track, ...]:
     """Make the tracks from their groups, with sub-rows and rows filled in.
 
-    With 3 sub-rows per group, the key 7 is sub-row 1 of group 2.
-
     Args:
         groups: The tracks before they were divided into sub-rows.
-        track_keys: For each track: number of its group * subrows_of_group + sub-row.
-        subrows_of_group: The largest number of sub-rows that a group has.
+        group_of_track: For each track the number of its group.
+        subrow_of_track: For each track its sub-row.
         bounds: Track n has the rows [bounds[n], bounds[n + 1]).
     """
+    columns = zip(
+        group_of_track.tolist(),
+        subrow_of_track.tolist(),
+        pairwise(bounds.tolist()),
+        strict=True,
+    )
     tracks = []
-    row_ranges = pairwise(bounds.tolist())
-    for key, (first_row, end_row) in zip(track_keys.tolist(), row_ranges, strict=True):
-        group, subrow = divmod(key, subrows_of_group)
+    for group, subrow, (first_row, end_row) in columns:
         track = replace(
             groups[group], subrow=subrow, first_row=first_row, end_row=end_row
         )

@@ -188,8 +188,9 @@ def args_of(
     domain = Domain(process, more.domain)
     if domain in domains:
         args["domain"] = domains[domain]
-    if more.payload or more.payload_id in strings:
-        payload = _decode_json(more.payload or strings[more.payload_id])
+    payload_json = more.payload or strings.get(more.payload_id)
+    if payload_json is not None:
+        payload = _decode_json(payload_json)
         if isinstance(payload, dict):
             args |= payload
         else:

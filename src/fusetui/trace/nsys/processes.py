@@ -61,10 +61,12 @@ class Processes:
     def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
         """Read which processes, devices and streams the tables of events name.
         Processes with GPU work are numbered first."""
-        work, calling = _find_places(db, sources)
+        places = _find_places(db, sources)
+        work = places.work
         working = {place.process for place in work}
+        without_work = places.calling_processes - working
         # those with GPU work first; below zero only where no process is recorded
-        in_order = [*sorted(working), *sorted(calling - working)]
+        in_order = [*sorted(working), *sorted(without_work)]
         keys = [key for key in in_order if key >= 0]
         self.working = sorted({key & PID_MASK for key in working if key >= 0})
         """The pids of processes with GPU work."""
@@ -210,11 +212,16 @@ class Processes:
         return isinstance(owner, int) and owner >> 24 in self._number
 
 
-def _find_places(
-    db: Export, sources: Sequence[EventTable]
-) -> tuple[set[WorkPlace], set[int]]:
-    """The distinct places of all GPU work, and the processes of all other events.
-    Tables of GPU metrics are left out, because they belong to no process."""
+class _Places(NamedTuple):
+    """Where the events of an export are."""
+
+    work: set[WorkPlace]  # of all GPU work
+    calling_processes: set[int]  # of all other events
+
+
+def _find_places(db: Export, sources: Sequence[EventTable]) -> _Places:
+    """The distinct places of all events. Tables of GPU metrics are left out, because
+    they belong to no process."""
     work: set[WorkPlace] = set()
     calling_processes: set[int] = set()
     for source in sources:
@@ -230,11 +237,12 @@ def _find_places(
                 expressions["stream"],
                 expressions["context"],
             )
-            work.update(map(WorkPlace._make, db.rows(source.table, columns, condition)))
+            rows = db.rows(source.table, columns, condition)
+            work.update(WorkPlace._make(row) for row in rows)
         else:
             rows = db.rows(source.table, (process,), condition)
             calling_processes.update(key for (key,) in rows)
-    return work, calling_processes
+    return _Places(work=work, calling_processes=calling_processes)
 
 
 def _gpus(db: Export) -> dict[tuple[int, int], int]:

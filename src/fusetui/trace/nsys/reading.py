@@ -144,17 +144,19 @@ def _read_tables(
     _check_memory(place, plans)
     range_texts = Interner()
     tables: list[TableEvents] = []
-    for number, batches in enumerate(plans):
-        progress(stored.size * number // len(plans), stored.size)
+    for tables_done, batches in enumerate(plans):
+        progress(stored.size * tables_done // len(plans), stored.size)
         tables.append(read_events(db, batches, range_texts))
         if db.stopped:
             raise NothingReadError
+
     words = read_words(db)
     processes = Processes(db, sources)
     labels = tuple(processes.labels(words.strings))
     slices = combine_slices(tables, len(labels), list(range_texts), words, processes)
     check_durations(place.path, slices.dur)
     counts = _count_stretches(len(labels), tables)
+
     # the report comes last, as each of these queries may find more damage
     left_out = _count_left_out(db)
     keys = _read_keys(db, slices)
@@ -488,26 +490,27 @@ def read_events(db: Export, batches: Batches, texts: Interner) -> TableEvents:
         texts: The texts of ranges are added here.
     """
     damage_before = len(db.damage)
-    columns_of_batches = [np.empty((len(FIELDS), 0), np.int64)]
-    texts_of_batches = [np.empty(0, np.int32)]
-    counts = [0] * batches.count
+    read_batches = [_NO_EVENTS]
+    event_counts = [0] * batches.count
     for number in _batches_with_rows(db, batches):
         batch = _read_batch(db, batches, number, texts)
-        columns_of_batches.append(batch.columns)
-        texts_of_batches.append(batch.text)
-        counts[number] = len(batch.text)
+        read_batches.append(batch)
+        event_counts[number] = len(batch.text)
         if len(db.damage) > damage_before or db.stopped:
             break
-    columns = np.concatenate(columns_of_batches, axis=1)
+    columns = np.concatenate([batch.columns for batch in read_batches], axis=1)
+    text = np.concatenate([batch.text for batch in read_batches])
+
     row_counts = _count_rows(db, batches)
-    hidden = row_counts.sound - columns.shape[1]
-    if hidden and len(db.damage) == damage_before:
-        db.hidden(batches.source.table, hidden)
+    missing_rows = row_counts.sound - len(text)
+    # found damage already explains rows that are missing
+    if missing_rows and len(db.damage) == damage_before:
+        db.hidden(batches.source.table, missing_rows)
     return TableEvents(
         batches=batches,
         columns=dict(zip(FIELDS, columns, strict=True)),
-        text=np.concatenate(texts_of_batches),
-        counts=counts,
+        text=text,
+        counts=event_counts,
         unreadable=row_counts.shown - row_counts.sound,
     )
 
@@ -555,6 +558,11 @@ class _BatchEvents(NamedTuple):
 
     columns: NDArray[np.int64]  # shape [FIELDS, events]
     text: NDArray[np.int32]  # as in TableEvents; shape [events]
+
+
+_NO_EVENTS = _BatchEvents(
+    columns=np.empty((len(FIELDS), 0), np.int64), text=np.empty(0, np.int32)
+)
 
 
 def _read_batch(
@@ -714,21 +722,24 @@ def combine_slices(
         processes: The processes and devices.
     """
     numbers = Numbers(texts, words, processes)
-    parts: list[dict[str, NDArray[Any]]] = [_NO_SLICES]
+    columns_of_tables: list[dict[str, NDArray[Any]]] = [_NO_SLICES]
+    first_of_table = first
     for table in tables:
-        order = first + np.arange(len(table))
-        first += len(table)
+        order = first_of_table + np.arange(len(table))
+        first_of_table += len(table)
         if not table.source.is_metrics:
-            parts.append(_columns_of_slices(table, order, numbers, processes))
-    joined = {
-        name: np.concatenate([columns[name] for columns in parts])
-        for name in _NO_SLICES
-    }
+            columns = _columns_of_slices(table, order, numbers, processes)
+            columns_of_tables.append(columns)
+    joined = {}
+    for name in _NO_SLICES:
+        parts = [columns[name] for columns in columns_of_tables]
+        joined[name] = np.concatenate(parts)
+
     start = joined["start"]
     end = joined.pop("end")
-    is_open = end == NONE
+    has_no_end = end == NONE
     last_ns = int(np.maximum(start, end).max(initial=NONE))
-    dur = np.where(is_open, last_ns, end) - start
+    dur = np.where(has_no_end, last_ns, end) - start
     return Slices(
         **joined,
         dur=np.maximum(dur, 0),
@@ -736,7 +747,7 @@ def combine_slices(
         categories=tuple(numbers.categories),
         threads=tuple(numbers.threads),
         negative=int((dur < 0).sum()),
-        unfinished=int(is_open.sum()),
+        unfinished=int(has_no_end.sum()),
     )
 
 

@@ -356,7 +356,8 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
     integer = partial(db.integer, table)
     begin_by, end_by = source.times_by
     no_owner = db.owner if source.on_gpu else NONE
-    name_column = next((c for c in source.name_by if c in db.tables[table]), "")
+    name_columns = [name for name in source.name_by if name in db.tables[table]]
+    first_name_column = name_columns[0] if name_columns else ""
     expressions = {
         "row": "rowid",
         "start": integer(begin_by),
@@ -367,11 +368,13 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
         "stream": integer("streamId"),
         "correlation": integer("correlationId"),
         "external": str(NONE),
-        "name": integer(name_column),
+        "name": integer(first_name_column),
         "kind": source.kind,
     }
     if source.packed:
-        expressions["name"] = _pack_expression([integer(c) for c in source.name_by])
+        expressions["name"] = _pack_expression(
+            [integer(name) for name in source.name_by]
+        )
     if source.on_gpu and not source.is_gpu_work:
         stream = expressions["stream"]
         expressions["stream"] = f"iif(({stream}) = {NO_STREAM}, -1, {stream})"

@@ -102,7 +102,7 @@ def _number_begins(
     """
     tables = index.tables
     begins = index.begins
-    lane_of_track = tables.threads()
+    thread_of_track = tables.threads()
 
     def name_of(key: int) -> str:
         return _find_name(index, key)
@@ -111,10 +111,10 @@ def _number_begins(
         return tables.categories.get(key, "")
 
     def lane_of(track: int) -> Lane:
-        if track not in lane_of_track:
+        described = thread_of_track.get(track)
+        if described is None:
             return None, f"track {track}", None
-        (pid, tid), _ = lane_of_track[track]
-        return pid, tid, None
+        return described.pid, described.tid, None
 
     name = number_values(begins.name, name_of, names)
     category = number_values(begins.category, category_of, categories)

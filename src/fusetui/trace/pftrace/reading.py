@@ -48,17 +48,18 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
     """
     # The bar shows the share of all steps: unpacking is one of two, if it is needed.
     is_unpacked_first = stored.packing or stored.arriving
-    steps = 2 if is_unpacked_first else 1
+    steps_before = 1 if is_unpacked_first else 0
+    steps = steps_before + 1
 
     def show_unpacking(_unpacked_bytes: int, packed_bytes: int) -> None:
-        callbacks.progress(packed_bytes * (steps - 1) // 2, stored.size)
+        callbacks.progress(packed_bytes * steps_before // 2, stored.size)
 
     with closing(stored.room()) as room:
         source = unpacked(stored, room, show_unpacking, callbacks.stop)
         size = len(source.document)
 
         def show_scanning(scanned_bytes: int) -> bool:
-            share = ((steps - 1) * size + scanned_bytes) / (steps * size)
+            share = (steps_before * size + scanned_bytes) / (steps * size)
             callbacks.progress(int(stored.size * share), stored.size)
             return callbacks.stop()
 

@@ -245,14 +245,15 @@ def _value(fields: DecodedFields, levels: int) -> bytes:
     items = []
     for number, _, part in fields:
         if number == MEMBERS:
-            members.append([*decoded(part)])
+            members.append(list(decoded(part)))
         elif number == ITEMS:
-            items.append([*decoded(part)])
+            items.append(list(decoded(part)))
+    levels_inside = levels - 1
     if members:
-        return b"{%s}" % b",".join(
-            _format_member(member, levels - 1) for member in members
-        )
-    return b"[%s]" % b",".join(_value(item, levels - 1) for item in items)
+        written = [_format_member(member, levels_inside) for member in members]
+        return b"{%s}" % b",".join(written)
+    written = [_value(item, levels_inside) for item in items]
+    return b"[%s]" % b",".join(written)
 
 
 def json_float(value: float) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -135,8 +136,12 @@ class Counters(Placed, frozen=True, eq=False):
     is_whole: Flags
 
 
-TablePacket = tuple[int, int, bytes]
-"""The byte where a packet begins, which of TABLES it holds, and its content."""
+class TablePacket(NamedTuple):
+    """A packet with a table of names and the like."""
+
+    byte: int  # of the document, where it begins
+    kind: int  # the field that has the content, one of TABLES
+    content: bytes
 
 
 class TracePiece(msgspec.Struct, frozen=True, eq=False):
@@ -227,7 +232,8 @@ def _table_packets(
         starts_of_packets = rows.at.tolist()
         contents = zip(rows.content.tolist(), rows.content_end.tolist(), strict=True)
         for byte, (start, end) in zip(starts_of_packets, contents, strict=True):
-            tables.append((byte, kind, data[start:end]))
+            packet = TablePacket(byte=byte, kind=kind, content=data[start:end])
+            tables.append(packet)
     return tuple(tables)
 
 

@@ -13,7 +13,7 @@ from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Thread
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.pftrace.scan import CLOCK, TRACK
+from fusetui.trace.pftrace.scan import CLOCK, TRACK, TablePacket
 from fusetui.trace.pftrace.wire import decoded
 from fusetui.trace.read.document_text import MAX_SHARED_NAME, shorten_shared_name
 from fusetui.trace.read.gather import Interner
@@ -55,6 +55,14 @@ Message = dict[int, tuple[int, bytes]]
 ABSENT = 0, b""
 
 
+class NamedThread(NamedTuple):
+    """A thread of the trace."""
+
+    pid: Id
+    tid: Id
+    name: str  # "" if it says no more than the tid
+
+
 class WrittenThread(NamedTuple):
     """The ids of a thread as they are written: see `restore_id`."""
 
@@ -94,10 +102,8 @@ class Tables:
         self._processes: dict[int, tuple[int, str]] = {}
         self._threads: dict[int, WrittenThread] = {}
 
-    def add(
-        self, packets: Sequence[tuple[int, int, bytes]]
-    ) -> tuple[list[Skipped], int]:
-        """Add what can be read of some packets, given as byte, field and content.
+    def add(self, packets: Sequence[TablePacket]) -> tuple[list[Skipped], int]:
+        """Add what can be read of some packets.
 
         Only MAX_TABLE_PACKETS packets of a file are read. Returns the damaged packets,
         and how many packets were not read to their end.
@@ -106,16 +112,15 @@ class Tables:
         too_many = packets[self._packets_left :]
         self._packets_left -= len(readable)
         skipped: list[Skipped] = []
-        for byte, kind, content in readable:
+        for packet in readable:
             try:
-                self._add_packet(kind, content)
+                self._add_packet(packet.kind, packet.content)
             except ValueError as error:
-                skipped.append(Skipped(byte, f"a damaged table: {error}"))
+                skipped.append(Skipped(packet.byte, f"a damaged table: {error}"))
         skipped_count = len(skipped) + len(too_many)
         if too_many:
-            first_byte = too_many[0][0]
             reason = f"only {MAX_TABLE_PACKETS} tables are read"
-            skipped.append(Skipped(first_byte, reason))
+            skipped.append(Skipped(too_many[0].byte, reason))
         return skipped, skipped_count
 
     def _add_packet(self, kind: int, content: bytes) -> None:
@@ -177,22 +182,21 @@ class Tables:
             )
             self.counters.setdefault(_varint_field(entry, NUMBER), counters)
 
-    def threads(self) -> dict[int, tuple[Thread, str]]:
-        """The pid, the tid and the name of each track that is a thread. The name is ""
-        if it says no more than the tid."""
+    def threads(self) -> dict[int, NamedThread]:
+        """Each track that is a thread, by the number of the track."""
         process_names = dict(self._processes.values())  # by pid as it is written
-        threads: dict[int, tuple[Thread, str]] = {}
+        threads: dict[int, NamedThread] = {}
         known_threads: set[Thread] = set()
-        for uuid, written in self._threads.items():
+        for track, written in self._threads.items():
             name = written.name
             pid = _restore_process_id(written.pid, process_names.get(written.pid, ""))
             tid = restore_id(written.tid, name)
-            # two threads must not share one lane
-            if (pid, tid) in known_threads:  # the file keeps 31 bits of an id
-                tid = f"{name or written.tid} ({uuid})"
+            # Two threads must not share one lane, but the file keeps 31 bits of an id.
+            if (pid, tid) in known_threads:
+                tid = f"{name or written.tid} ({track})"
             known_threads.add((pid, tid))
             is_only_id = name == str(tid)
-            threads[uuid] = (pid, tid), "" if is_only_id else name
+            threads[track] = NamedThread(pid, tid, name="" if is_only_id else name)
         return threads
 
     def labels(self) -> Iterable[Label]:
@@ -203,9 +207,9 @@ class Tables:
             pid = _restore_process_id(written_pid, name)
             if name != str(pid):
                 yield Label("process_name", pid, 0, name)
-        for (pid, tid), name in self.threads().values():
-            if name:
-                yield Label("thread_name", pid, tid, name)
+        for thread in self.threads().values():
+            if thread.name:
+                yield Label("thread_name", thread.pid, thread.tid, thread.name)
 
     def queue(self, number: int) -> tuple[Id, str]:
         """The id and the name of a lane of a GPU, given the number of its queue. The

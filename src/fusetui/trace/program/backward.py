@@ -28,6 +28,7 @@ from fusetui.trace.model.arrays import (
     Integers,
     Rows,
     distinct,
+    distinct_rows,
     equal_ranges,
     first_with,
     last_at_or_before,
@@ -157,9 +158,9 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
         trace, backward, forward=numbered.only(~is_backward)
     )
 
-    begins, ends = _pair_flow_ends(autograd.flows)
-    flow_from = _ops_at(trace, begins)
-    flow_to = _ops_at(trace, ends)
+    flows = _pair_flow_ends(autograd.flows)
+    flow_from = _ops_at(trace, flows.begins)
+    flow_to = _ops_at(trace, flows.ends)
     links_ops = (flow_from != NO_ROW) & (flow_to != NO_ROW)
     ends_of_flows = flow_to[links_ops]
     forward[ends_of_flows] = flow_from[links_ops]
@@ -251,16 +252,17 @@ def _forward_by_number(
     """
     process_of_backward = trace.process_of_track[trace.track[backward.rows]]
     process_of_forward = trace.process_of_track[trace.track[forward.rows]]
-    # one number for the process and torch's number of the thread
-    process_count = len(trace.tracks) + 1
-    torch_thread = backward.forward_thread * process_count + process_of_backward
+    # processes number their threads alike
+    first_of_thread, thread_of_backward = distinct_rows(
+        [backward.forward_thread, process_of_backward]
+    )
     forward_rows = np.full(len(backward.rows), NO_ROW, dtype=np.int32)
-    for thread in _most_frequent(torch_thread):
-        of_thread = np.flatnonzero(torch_thread == thread)
-        process = process_of_backward[of_thread[0]]
-        forward_rows[of_thread] = _best_explained(
+    for thread in _most_frequent(thread_of_backward):
+        is_of_thread = thread_of_backward == thread
+        process = process_of_backward[first_of_thread[thread]]
+        forward_rows[is_of_thread] = _best_explained(
             trace,
-            backward=backward.only(of_thread),
+            backward=backward.only(is_of_thread),
             forward=forward.only(process_of_forward == process),
         )
     return forward_rows
@@ -329,14 +331,23 @@ def _last_with_number(
     return last_rows
 
 
-def _pair_flow_ends(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
-    """Return the begins and the ends of the flows that have both, in two lists.
+class _PairedFlows(NamedTuple):
+    """Both ends of flows: entry n of the two lists is the same flow."""
 
-    Entry n of both lists is the same flow. A begin is repeated if it has several ends.
-    """
-    begins = {flow.key: flow for flow in flows if flow.begins}
-    ends = [flow for flow in flows if not flow.begins and flow.key in begins]
-    return [begins[end.key] for end in ends], ends
+    begins: list[FlowEnd]
+    ends: list[FlowEnd]
+
+
+def _pair_flow_ends(flows: Iterable[FlowEnd]) -> _PairedFlows:
+    """Return the flows of which both ends are in the file. A begin is repeated if it
+    has several ends."""
+    begin_of_key: dict[tuple[str, str], FlowEnd] = {}
+    for flow in flows:
+        if flow.begins:
+            begin_of_key[flow.key] = flow
+    ends = [flow for flow in flows if not flow.begins and flow.key in begin_of_key]
+    begins = [begin_of_key[end.key] for end in ends]
+    return _PairedFlows(begins=begins, ends=ends)
 
 
 class _Moments(NamedTuple):
@@ -501,9 +512,9 @@ def _kept_node_flows(trace: Trace) -> Flows:
 def _node_flows(trace: Trace) -> Flows:
     """Read the flows between nodes of CUDA graphs from the file, all of it."""
     flow_ends = read_flows(trace.elements.own, never, NODE_FLOWS, MIN_NODE_FLOW_ID)
-    begins, ends = _pair_flow_ends(flow_ends)
-    leaves = _places_of_nodes(trace, begins)
-    arrives = _places_of_nodes(trace, ends)
+    paired = _pair_flow_ends(flow_ends)
+    leaves = _places_of_nodes(trace, paired.begins)
+    arrives = _places_of_nodes(trace, paired.ends)
     return Flows(
         left=leaves.thread,
         ended=leaves.time,

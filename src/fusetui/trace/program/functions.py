@@ -19,6 +19,7 @@ from fusetui.trace.model.arrays import (
     Integers,
     Rows,
     distinct,
+    distinct_rows,
     prefix_sums,
     summed,
 )
@@ -228,27 +229,29 @@ def _lines(
     )
     lines = [_parse_calling_line(text) for (text,) in called_from.distinct]
 
-    # One number for the line and the name of the frame in which it is.
-    caller_names = (*trace.names, "")  # the last one if there is no such frame
-    caller = trace.parent[rows]
-    caller_name = np.where(caller != NO_ROW, trace.name[caller], len(trace.names))
-    number_of_row = np.full(len(trace), -1, dtype=np.int64)
-    number_of_row[rows] = called_from.number * len(caller_names) + caller_name
-
     is_line_requested = [
         line is not None and _is_requested(line.file, file) for line in lines
     ]
     # The additional flag is found by the number -1 of frames without the arg.
     is_requested = np.array([*is_line_requested, False])[called_from.number]
     spans = Spans(trace, origins.line, rows[is_requested])
-    calls = FunctionCalls(spans, numbers=number_of_row[spans.rows])
+
+    line_of_row = np.full(len(trace), -1, dtype=np.int64)  # index into `lines`
+    line_of_row[rows] = called_from.number
+    line_of_frame = line_of_row[spans.rows]
+    caller_names = (*trace.names, "")  # the last one if there is no such frame
+    caller = trace.parent[spans.rows]
+    has_caller = caller != NO_ROW
+    name_of_caller = np.where(has_caller, trace.name[caller], len(trace.names))
+
+    first_frames, number_of_frame = distinct_rows([line_of_frame, name_of_caller])
     functions: dict[int, Function] = {}
-    for number in calls.names.tolist():
-        line_number, name_number = divmod(number, len(caller_names))
-        line = lines[line_number]
+    for number, frame in enumerate(first_frames.tolist()):
+        line = lines[line_of_frame[frame]]
         if line is not None:
-            functions[number] = _calling_function(line, caller_names[name_number])
-    return functions, calls
+            caller_name = caller_names[name_of_caller[frame]]
+            functions[number] = _calling_function(line, caller_name)
+    return functions, FunctionCalls(spans, numbers=number_of_frame)
 
 
 def _calling_function(line: CallingLine, caller_name: str) -> Function:

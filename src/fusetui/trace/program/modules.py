@@ -9,7 +9,15 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import (
+    NO_ROW,
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    distinct_rows,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
@@ -314,19 +322,23 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
     depth_count = int(regions.depth.max(initial=-1)) + 1
     for depth in range(min(depth_count, MAX_LEVELS)):
         at_depth = np.flatnonzero(regions.depth == depth)
+        label = label_of_region[at_depth]
         if depth == 0:
             path_above = np.full(len(at_depth), -1)
         else:
             path_above = path_of_region[regions.parent[at_depth]]
 
-        # One number for the path above and the label: a path is each that occurs.
-        key = path_above * len(labels) + label_of_region[at_depth]
-        keys, index_of_key = np.unique(key, return_inverse=True)
-        path_of_region[at_depth] = path_count + index_of_key
-        path_count += len(keys)
-        parent, label = np.divmod(keys, len(labels))
-        level = np.full(len(keys), depth)
-        new_paths.append(_PathsOfDepth(label=label, parent=parent, level=level))
+        # Each combination of a path above and a label that occurs is a path.
+        first_with_path, number_at_depth = distinct_rows([path_above, label])
+        path_of_region[at_depth] = path_count + number_at_depth
+        path_count += len(first_with_path)
+        new_paths.append(
+            _PathsOfDepth(
+                label=label[first_with_path],
+                parent=path_above[first_with_path],
+                level=np.full(len(first_with_path), depth),
+            )
+        )
     return Paths(
         labels=labels,
         label=np.concatenate([paths.label for paths in new_paths]),

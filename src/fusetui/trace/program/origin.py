@@ -145,16 +145,17 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         trace = self.trace
         backward = self.backward
         is_recomputed = np.zeros(len(rows), dtype=np.bool_)
-        backward_index = backward.around(ops_of(trace, rows))
-        inside = np.flatnonzero(backward_index >= 0)
-        if not len(inside) or not len(self.modules):
+        index_of_op = backward.around(ops_of(trace, rows))
+        runs_backward = np.flatnonzero(index_of_op >= 0)
+        if not len(runs_backward) or not len(self.modules):
             return is_recomputed
-        backward_op = backward.rows[backward_index[inside]]
-        module = self.modules.around(rows[inside])
-        call = self.modules.rows_at(module)
-        begins_in_op = trace.start[call] >= trace.start[backward_op]
-        ends_in_op = trace.end[call] <= trace.end[backward_op]
-        is_recomputed[inside] = (module >= 0) & begins_in_op & ends_in_op
+        backward_op = backward.rows[index_of_op[runs_backward]]
+        index_of_call = self.modules.around(rows[runs_backward])
+        is_in_module = index_of_call >= 0
+        module_call = self.modules.rows_at(index_of_call)
+        begins_in_op = trace.start[module_call] >= trace.start[backward_op]
+        ends_in_op = trace.end[module_call] <= trace.end[backward_op]
+        is_recomputed[runs_backward] = is_in_module & begins_in_op & ends_in_op
         return is_recomputed
 
 

@@ -56,7 +56,9 @@ def assemble(
     columns = [chunk.columns for chunk in chunks] or [gather([])]
     _check_memory(source.path, columns)
     tail = _read_tail(source, body, chunks)
-    phases = sum((part.phases for part in columns), Counter[str]())
+    phases: Counter[str] = Counter()
+    for part in columns:
+        phases += part.phases
     if body.bare and not phases:
         raise _no_events_error(source.path, _list_unreadable(chunks, tail))
 
@@ -64,8 +66,8 @@ def assemble(
     joined = _join_columns(columns, first_events)
     negative_durations = _raise_to_zero(joined["dur"])
     labels = tuple(chain.from_iterable(part.labels for part in columns))
-    keys_after = tail.keys if tail else Keys()
-    keys = {**body.head.values, **keys_after.values}
+    keys_after_events = tail.keys if tail else Keys()
+    keys = {**body.head.values, **keys_after_events.values}
     report = msgspec.structs.replace(
         _count_elements(source, body, chunks, tail),
         phases=phases,

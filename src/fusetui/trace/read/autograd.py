@@ -11,7 +11,6 @@ of the category fwdbwd, since 2022-10.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -172,21 +171,31 @@ def read_flows(
         for place, event in elements:
             if event.cat != category or event.ph not in FLOW_PHASES:
                 continue
-            if least and not (type(event.id) is int and event.id >= least):
+            has_number = type(event.id) is int  # True is no id
+            if least and not (has_number and event.id >= least):
                 continue
-            if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
-                continue
-            with suppress(ValueError):  # of what is no time
-                ends.append(
-                    FlowEnd(
-                        begins=event.ph == "s",
-                        key=(str(event.pid), str(event.id)),
-                        thread=(event.pid, event.tid),
-                        time=exact_nanoseconds(bytes(event.ts)),
-                        order=first + place,
-                    )
-                )
+            flow_end = _flow_end(event, order=first + place)
+            if flow_end is not None:
+                ends.append(flow_end)
     return tuple(ends)
+
+
+def _flow_end(event: Flow, order: int) -> FlowEnd | None:
+    """Return the end of a flow that an event is; None if its process or thread is no id,
+    or its time is no number. `order` is its index in traceEvents."""
+    if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
+        return None
+    try:
+        time = exact_nanoseconds(bytes(event.ts))
+    except ValueError:
+        return None
+    return FlowEnd(
+        begins=event.ph == "s",
+        key=(str(event.pid), str(event.id)),
+        thread=(event.pid, event.tid),
+        time=time,
+        order=order,
+    )
 
 
 def _stretches_with_first(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json  # which tells where a text breaks
 import re
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -238,16 +238,18 @@ def _read_damaged_tail(
         text: What stands there.
         closed: Whether it ends with a brace.
     """
-    is_object, length = _find_object_end(text)
-    if not is_object:
+    rest = _find_object_end(text)
+    if not rest.is_object:
         keys = Keys(values=read_known_keys(text), damaged=_decode_beginning(text))
         unread = _find_other_document(document, after)
         return Tail(keys=keys, closed=closed, unread=unread)
-    behind = text[length:].lstrip(BLANKS)
+    behind = text[rest.end :].lstrip(BLANKS)
     unread = -1
     if OTHER_DOCUMENT.match(behind):
         unread = after + len(text) - len(behind)
-    return Tail(read_keys(_as_object(text[:length])), closed=closed, unread=unread)
+    return Tail(
+        keys=read_keys(_as_object(text[: rest.end])), closed=closed, unread=unread
+    )
 
 
 def _as_object(text: bytes) -> bytes:
@@ -271,17 +273,21 @@ def is_end(document: Document, after: int) -> bool:
     # Mostly a few bytes show it; else enough are looked at for the largest event.
     for size in (NEAR_BYTES, FAR_BYTES):
         text = document[after : after + size]
-        is_object, end = _find_object_end(text)
-        behind = text[end if is_object else 0 :].strip(BLANKS)
-        is_all = len(text) < size
+        rest = _find_object_end(text)
+        if rest.is_object:
+            behind = text[rest.end :].strip(BLANKS)
+        else:
+            behind = text.strip(BLANKS)
+        is_up_to_end = len(text) < size
         # An object that does not end in the text may end behind it.
-        is_broken = not is_object and end < size - MARGIN_BYTES
-        has_more_behind = is_object and bool(behind)
-        if is_all or is_broken or has_more_behind:
+        is_broken = not rest.is_object and rest.end < size - MARGIN_BYTES
+        has_more_behind = rest.is_object and behind != b""
+        if is_up_to_end or is_broken or has_more_behind:
+            is_last_object = rest.is_object and behind == b""
+            if is_last_object:
+                return True
             is_event = EVENT_START.match(behind) is not None
-            is_document = not is_event and OTHER_DOCUMENT.match(behind) is not None
-            is_last_object = is_object and not behind
-            return is_document or is_last_object
+            return not is_event and OTHER_DOCUMENT.match(behind) is not None
     return True
 
 
@@ -292,11 +298,18 @@ def _has_event_behind(document: Document, after: int) -> bool:
     return document.find(PHASE_KEY, after, after + MAX_KEYS_BYTES) is not None
 
 
-def _find_object_end(text: bytes) -> tuple[bool, int]:
+class _RestOfObject(NamedTuple):
+    """What follows the events of a document, as far as it is JSON."""
+
+    is_object: bool  # whether it is the rest of an object, up to its brace
+    end: int  # the byte behind that brace, or the one at which it is no JSON any more
+
+
+def _find_object_end(text: bytes) -> _RestOfObject:
     """Find the end of the JSON object within which a text begins.
 
-    For `, "a": 1} x` it is (True, 9): the object ends before byte 9. For `, "a": 1 x`
-    it is (False, 9): the byte at which it is no JSON any more.
+    In `, "a": 1} x` the object ends before byte 9. In `, "a": 1 x` it does not end, and
+    byte 9 is the first that is no JSON.
     """
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
@@ -304,10 +317,10 @@ def _find_object_end(text: bytes) -> tuple[bool, int]:
     try:
         end = json.JSONDecoder(strict=False).raw_decode("{" + plain[begin:])[1]
     except json.JSONDecodeError as error:
-        return False, begin + error.pos - 1
+        return _RestOfObject(is_object=False, end=begin + error.pos - 1)
     except (ValueError, RecursionError):  # digits or levels without end
-        return False, 0
-    return True, begin + end - 1
+        return _RestOfObject(is_object=False, end=0)
+    return _RestOfObject(is_object=True, end=begin + end - 1)
 
 
 def _find_other_document(document: Document, after: int) -> int:

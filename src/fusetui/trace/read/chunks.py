@@ -84,7 +84,10 @@ def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | N
     start = first.end()
     last = BOUNDARY.search(buffer, size)
     searched = size  # the bytes in front of the margin
-    while last is None and len(buffer) == searched + MARGIN_BYTES:
+    while last is None:
+        is_document_end = len(buffer) < searched + MARGIN_BYTES
+        if is_document_end:
+            return _decode_last_chunk(buffer, start, offset)
         if searched >= MAX_CHUNK_BYTES:
             return None
         searched_before = searched
@@ -92,8 +95,6 @@ def decode_extent(file: int, extent: int, size: int = EXTENT_BYTES) -> Chunk | N
         missing = searched + MARGIN_BYTES - len(buffer)
         buffer += read_at(file, offset + len(buffer), missing)
         last = BOUNDARY.search(buffer, searched_before)
-    if last is None:  # the document ends in the buffer
-        return _decode_last_chunk(buffer, start, offset)
     events = memoryview(buffer)[start : last.start() + 1]
     return decode_list(events, offset + start, offset + last.end())
 

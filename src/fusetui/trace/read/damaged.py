@@ -189,21 +189,26 @@ class DamagedReader:
                 break
             elements = split(text, state)
             if len(elements.ends):
-                end = at + int(elements.ends[0])
-                is_last = elements.close == elements.ends[0]
-                is_too_long = end - start > MAX_ELEMENT_BYTES
-                return ByteWindow(
-                    start=start,
-                    text=b"" if is_too_long else self._document[start:end],
-                    begins=np.array([0]),
-                    ends=np.array([end - start]),
-                    after=end + 1 if is_last else -1,
-                )
+                first_end = int(elements.ends[0])
+                closes_list = elements.close == first_end
+                return self._window_of_one(start, at + first_end, closes_list)
             state = elements.state
             at += len(text)
         self._ahead_left -= at - start
         self._closes = state == INSIDE and at >= len(self._document)
         return None
+
+    def _window_of_one(self, start: int, end: int, closes_list: bool) -> ByteWindow:
+        """A window with a single element, which is in the bytes [start, end).
+        `closes_list` says whether the bracket behind it closes the list."""
+        is_too_long = end - start > MAX_ELEMENT_BYTES
+        return ByteWindow(
+            start=start,
+            text=b"" if is_too_long else self._document[start:end],
+            begins=np.array([0]),
+            ends=np.array([end - start]),
+            after=end + 1 if closes_list else -1,
+        )
 
     def _read_window(self, window: ByteWindow) -> Chunk:
         """Decode the elements of a window: as a list if that is possible, else one by

@@ -160,13 +160,14 @@ class Elements:
         kept = self._texts_by_order.get(order)  # another thread may empty it
         if kept is not None:
             return kept
-        number = int(last_at_or_before(self._firsts, order))
-        place = order - int(self._firsts[number])
-        places_in_text = self.stretches[number].places
-        if places_in_text is None:
-            text = bytes(self._split_stretch(number)[place])
-        else:
-            _, begin, end = places_in_text[places_in_text[:, 0] == place][0].tolist()
+        stretch = int(last_at_or_before(self._firsts, order))
+        index_in_stretch = order - int(self._firsts[stretch])
+        places = self.stretches[stretch].places
+        if places is None:
+            text = bytes(self._split_stretch(stretch)[index_in_stretch])
+        else:  # rows of index, begin and end
+            row = places[places[:, 0] == index_in_stretch][0]
+            _, begin, end = row.tolist()
             text = bytes(self.text.part(begin, end))
         if len(self._texts_by_order) >= MAX_KEPT_ELEMENTS:
             self._texts_by_order.clear()
@@ -242,8 +243,9 @@ def args_in(
     try:
         scanned = scan_args(text, stretch, places, names, sequences, totals)
         if scanned is not None:
-            args, sequence, total_values = scanned
-            return StretchArgs(args=args, sequence=sequence, totals=total_values)
+            return StretchArgs(
+                args=scanned.args, sequence=scanned.sequence, totals=scanned.totals
+            )
         return _decode_args(list_text(text, stretch), places, names, sequences)
     except (OSError, TraceError, *UNDECODABLE):
         return None

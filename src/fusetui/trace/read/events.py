@@ -143,13 +143,13 @@ def make_event(event: LooseEvent) -> ExactEvent:
         scope=event.scope,
     )
     phase = phase_of(phase, event_record.cat)
-    if phase == "X" or phase in PHASES_OF_PAIRS:
-        start = exact_nanoseconds(bytes(event_record.ts))
-        if (
-            phase == "X"
-            and start + exact_nanoseconds(bytes(event_record.dur)) > LIMIT_NS
-        ):
-            raise ValueError("it ends out of range")
+    is_slice = phase == "X"
+    if is_slice or phase in PHASES_OF_PAIRS:
+        start = exact_nanoseconds(bytes(event_record.ts))  # raises what is no time
+        if is_slice:
+            end = start + exact_nanoseconds(bytes(event_record.dur))
+            if end > LIMIT_NS:
+                raise ValueError("it ends out of range")
     return event_record
 
 
@@ -177,10 +177,9 @@ def _decode_args(text: bytes) -> Args | None:
     """
     if not text.startswith(b"{"):
         return None
+    utf8 = text if text.isascii() else text.decode("utf-8", "replace").encode()
     try:
-        args = decode_args(
-            text if text.isascii() else text.decode("utf-8", "replace").encode()
-        )
+        args = decode_args(utf8)
     except (msgspec.MsgspecError, RecursionError):  # a number out of range
         return None
     return Args(

@@ -150,16 +150,20 @@ class Gathering:
             places = np.arange(first, first + len(events))
         phases = self._phases_of(events)
         event_counts = np.bincount(phases).tolist()
+        # without phases of the table that come after the last one that occurs here
         count_of_phase = dict(zip(self._phase_table, event_counts, strict=False))
         is_slice = phases == self._phase_table["X"]
         slices = list(compress(events, is_slice.tolist()))
+
+        has_exact_times = len(events) > 0 and isinstance(events[0], ExactEvent)
+        has_pairs = any(count_of_phase.get(phase) for phase in PHASES_OF_PAIRS)
+        if has_pairs and not has_exact_times:
+            raise InexactTimesError  # begins and ends are paired by their times
         marks: list[Mark] = []
-        if events and isinstance(events[0], ExactEvent):
+        if has_exact_times:
             start = _parse_exact_times([event.ts for event in slices])
             dur = _parse_exact_times([event.dur for event in slices])
             marks = list(_marks(events, places))
-        elif any(map(count_of_phase.get, PHASES_OF_PAIRS)):
-            raise InexactTimesError
         else:
             start, dur = _read_times(events, slices, is_slice, text)
         if len(slices) and int((start + dur).max()) > LIMIT_NS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -63,6 +63,14 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
     )
 
 
+class ScannedArgs(NamedTuple):
+    """Args of some events."""
+
+    args: Numbered
+    sequence: Int64s  # the sequence numbers of the events, as `args_in` gives them
+    totals: Floats | None  # args of memory events; None if none were asked for
+
+
 def scan_args(
     text: Text,
     stretch: Stretch,
@@ -70,13 +78,9 @@ def scan_args(
     names: tuple[str, ...],
     sequences: bool,
     totals: tuple[str, ...],
-) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """The numbers of distinct args of some events and their sequence numbers, as
-    `args_in` gives them.
-
-    The third value has the args `totals` of memory events, or None if none are asked
-    for. The result is None if Python has to decode the text.
-    """
+) -> ScannedArgs | None:
+    """Read some args of some events, as `args_in` does. None if Python has to decode
+    the text."""
     if scan is None or not names or len(names) + len(totals) > scan.MAX_ARG_NAMES:
         return None
     answers = scan.arguments(
@@ -89,12 +93,15 @@ def scan_args(
     if answers is None:
         return None
     arg_numbers, distinct, sequence_rows, total_values = answers
-    numbered_args = _int32s(arg_numbers), tuple(distinct)
-    sequence = _int64s(sequence_rows).reshape(-1, 3)
-    if not totals:
-        return numbered_args, sequence, None
-    floats = np.frombuffer(memoryview(total_values), np.float64)
-    return numbered_args, sequence, floats.reshape(-1, len(totals))
+    columns_of_totals = None
+    if totals:
+        floats = np.frombuffer(memoryview(total_values), np.float64)
+        columns_of_totals = floats.reshape(-1, len(totals))
+    return ScannedArgs(
+        args=(_int32s(arg_numbers), tuple(distinct)),
+        sequence=_int64s(sequence_rows).reshape(-1, 3),
+        totals=columns_of_totals,
+    )
 
 
 def _int64s(column: Column) -> Int64s:

@@ -241,11 +241,15 @@ def unpacked(
     head = Document(room.fileno(), size)[:HEAD]
     if not is_meant(head) and (sentence := explain_foreign(stored.path, head)):
         raise NotATraceError(sentence)
-    grown(size, stored.size if filled.taken is None else filled.taken)
-    is_read_again = filled.taken is None and (stored.packing is None or size >= LARGE)
-    if is_read_again:  # `room` may be closed then
+    taken_bytes = stored.size if filled.taken is None else filled.taken
+    grown(size, taken_bytes)
+
+    is_whole = filled.taken is None
+    # A large document is not kept. Later its file is read, and unpacked, once more.
+    is_read_again = is_whole and (stored.packing is None or size >= LARGE)
+    if is_read_again:
         document = Document(room.fileno(), size)
-    else:
+    else:  # it stays readable after `room` is closed
         document = Document(OpenFile(room.fileno()), size)
     cut_before = stored.arriving.cut if stored.arriving else stored.cut
     return Source(
@@ -394,15 +398,15 @@ def _copy_pipe(pipe: IO[bytes], path: str) -> IO[bytes]:
         copy.flush()
         size_before = size
         size += len(piece)
-        if size_before < MAX_PIPE_BYTES_BEFORE_EVENT <= size and not _has_event(
-            Document(copy.fileno(), size)
-        ):
+        must_show_event = size_before < MAX_PIPE_BYTES_BEFORE_EVENT <= size
+        if must_show_event and not _has_event(Document(copy.fileno(), size)):
             copy.close()
             raise CannotReadError(
                 f"{path} contains no trace event in its first "
                 f"{MAX_PIPE_BYTES_BEFORE_EVENT >> 20} MB."
             )
-        if size_before < max_memory_bytes <= size:
+        is_too_large_for_memory = size_before < max_memory_bytes <= size
+        if is_too_large_for_memory:
             copy = _move_to_disk(copy)
     return copy
 

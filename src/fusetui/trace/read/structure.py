@@ -92,13 +92,13 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     close = -1
     unmatched = np.flatnonzero(depth < 0)
     if len(unmatched):
-        looked_at = int(unmatched[0]) + 1
-        marks = marks.first(looked_at)
-        depth = depth[:looked_at]
-        place = int(marks.places[-1])
+        first_unmatched = int(unmatched[0])
+        place = int(marks.places[first_unmatched])
         # an unmatched brace also ends the last element, but closes no list
-        is_bracket = text[place] == ord("]")
-        close = place if is_bracket else -1
+        if text[place] == ord("]"):
+            close = place
+        marks = marks.first(first_unmatched + 1)
+        depth = depth[: first_unmatched + 1]
 
     begins, ends = _bounds_of_elements(marks, depth)
     goes_on_escaped = ends_escaped or (state.escaped and not text)

@@ -100,23 +100,29 @@ def exact_nanoseconds(text: bytes | str) -> int:
     anything that is not a finite number within LIMIT_NS.
     """
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
-    if match := PLAIN_TIME.fullmatch(plain):
-        decimals = (match[2] or "0").ljust(3, "0")
-        return int(match[1]) * 1000 + int(decimals)
+    usual_time = PLAIN_TIME.fullmatch(plain)
+    if usual_time:
+        whole_us, decimals = usual_time.groups("")
+        fraction_ns = decimals.ljust(3, "0")  # 2.5 us: 2 us and 500 ns
+        return int(whole_us) * 1000 + int(fraction_ns)
+    shown = plain[:SHOWN_CHARS]
     digits = plain.strip().strip('"')
     is_json = digits.isascii() and "_" not in digits  # Decimal accepts more
+    if not is_json:
+        raise ValueError(f"not a number: {shown!r}")
     try:
-        number = Decimal(digits if is_json else "none")
+        microseconds = Decimal(digits)
     except InvalidOperation:
-        raise ValueError(f"not a number: {plain[:SHOWN_CHARS]!r}") from None
-    if not number.is_finite() or number.adjusted() > MAX_EXPONENT:
-        raise ValueError(f"not a time: {plain[:SHOWN_CHARS]!r}")
-    if number.adjusted() < -MAX_EXPONENT:
+        raise ValueError(f"not a number: {shown!r}") from None
+    # These two are decided before numbers of that size are computed with.
+    if not microseconds.is_finite() or microseconds.adjusted() > MAX_EXPONENT:
+        raise ValueError(f"not a time: {shown!r}")
+    if microseconds.adjusted() < -MAX_EXPONENT:
         return 0
-    exact = int((number * 1000).to_integral_value())
-    if abs(exact) > LIMIT_NS:
-        raise ValueError(f"a time out of range: {plain[:SHOWN_CHARS]!r}")
-    return exact
+    ns = int((microseconds * 1000).to_integral_value())
+    if abs(ns) > LIMIT_NS:
+        raise ValueError(f"a time out of range: {shown!r}")
+    return ns
 
 
 # Times whose floats lost digits: by their digits in the text that was decoded, all at
@@ -171,16 +177,22 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
     has_escapes = ESCAPED_LETTER[:1] in text and ESCAPED_LETTER in text
     if len(begins) != len(floats) or has_escapes:
         raise InexactTimesError
-    before, after = bytes(MAX_WHOLE_DIGITS), bytes(len(WINDOW))
-    padded = np.frombuffer(b"".join((before, text, after)), dtype=np.uint8)
-    begins += padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
+    # so that the window of the first and of the last number is within the bytes
+    padding_before = bytes(MAX_WHOLE_DIGITS)
+    padding_after = bytes(len(WINDOW))
+    padded_text = b"".join((padding_before, text, padding_after))
+    padded = np.frombuffer(padded_text, dtype=np.uint8)
+    has_blank = padded[begins + MAX_WHOLE_DIGITS] == ord(" ")
+    begins += has_blank
 
     numbers = _parse_usual_numbers(padded, begins, floats)
     is_usual = numbers.is_usual & (numbers.whole < LIMIT_NS // 1000)
     usual_ns = numbers.whole * 1000 + _round_to_ns(numbers.decimals)
     ns = np.where(is_usual, usual_ns, 0)
+    # A number that is not the decoded one stands behind the key of something else.
     written = numbers.whole + numbers.decimals / DECIMAL_UNITS
-    differs = np.abs(written - floats) > 4 * np.spacing(np.abs(floats))
+    max_error = 4 * np.spacing(np.abs(floats))
+    differs = np.abs(written - floats) > max_error
     for row in np.flatnonzero(~is_usual).tolist():
         number = _number_at(text, begins[row])
         try:

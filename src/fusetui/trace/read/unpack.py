@@ -242,28 +242,49 @@ def _unpack_up_to_damage(
     """Yield the rest of a damaged member that can still be unpacked, then raise
     DamagedError.
 
-    The first `known` bytes of the member were given already and are left out. A first
-    pass finds the damage to within NEAR_DAMAGE_BYTES. A second one goes byte by byte
-    from there, because a decompressor gives nothing of input that contains damage.
+    A decompressor gives nothing of input that contains damage. So the bytes near the
+    damage go in one by one, to get what comes before it.
+
+    Args:
+        stored: The bytes of the file.
+        packing: How they are compressed.
+        at: Where the member begins.
+        known: How many bytes of what it unpacks to were given already; they are left
+            out.
+
+    Yields:
+        Pieces, each with the byte of the file up to which it goes, roughly.
     """
-    first = max(NEAR_DAMAGE_BYTES, packing.header(stored, at))
-    # First to find the damage: its place, to some bytes.
-    wrong = at
-    with suppress(*DAMAGE):
-        for _, reached in _decompress_pieces(
-            packing.stream(), stored, at, first, NEAR_DAMAGE_BYTES
-        ):
-            wrong = reached
-    # Then up to it, from there on byte by byte.
-    later = range(at + first, len(stored) + NEAR_DAMAGE_BYTES, NEAR_DAMAGE_BYTES)
+    first_size = max(NEAR_DAMAGE_BYTES, packing.header(stored, at))
+    damage = _find_damage(stored, packing, at, first_size)
+    later_begins = range(
+        at + first_size, len(stored) + NEAR_DAMAGE_BYTES, NEAR_DAMAGE_BYTES
+    )
     stream = packing.stream()
     with suppress(*DAMAGE):
-        for begin, end in pairwise(chain((at,), later)):
-            size = end - begin if begin < wrong else 1
-            for piece, _ in _decompress_pieces(
-                stream, stored[begin:end], 0, size, size
-            ):
+        for begin, end in pairwise(chain((at,), later_begins)):
+            input_bytes = end - begin if begin < damage else 1
+            pieces = _decompress_pieces(
+                stream, stored[begin:end], 0, input_bytes, input_bytes
+            )
+            for piece, _ in pieces:
                 if len(piece) > known:
                     yield piece[known:], begin
                 known = max(known - len(piece), 0)
-    raise DamagedError(f"the {packing.name} data is damaged near byte {wrong}")
+    raise DamagedError(f"the {packing.name} data is damaged near byte {damage}")
+
+
+def _find_damage(stored: Any, packing: Packing, at: int, first_size: int) -> int:
+    """Return where a member that begins at byte `at` is damaged, to within
+    NEAR_DAMAGE_BYTES: the last byte up to which it can be unpacked.
+
+    `first_size` is how many bytes the decompressor gets first, for the header.
+    """
+    unpacked_up_to = at
+    with suppress(*DAMAGE):
+        pieces = _decompress_pieces(
+            packing.stream(), stored, at, first_size, NEAR_DAMAGE_BYTES
+        )
+        for _, reached in pieces:
+            unpacked_up_to = reached
+    return unpacked_up_to

@@ -73,10 +73,12 @@ def find_tokens(text: str) -> Iterator[SecretSpan]:
     tokens: list[SecretSpan] = []
     for kind, pattern in _select_token_patterns(text):
         for match in pattern.finditer(text):
-            first_char = match[0][0]
-            if first_char.isalnum() and not _may_begin_at(text, match.start()):
+            is_word = text[match.start()].isalnum()
+            if is_word and not _may_begin_at(text, match.start()):
                 continue
-            begin, end = match.span(match.lastindex or 0)
+            # a pattern with a group has the token in it, and what stands around outside
+            token_group = match.lastindex or 0
+            begin, end = match.span(token_group)
             tokens.append(SecretSpan(begin, end, kind))
     end_of_last = -1
     # where several begin, the longest counts
@@ -239,27 +241,29 @@ def _find_secret_settings(text: str) -> Iterator[SecretSpan]:
     """Yield the values of settings in a text whose names say that they are secret."""
     if not may_hold_setting(text):
         return
-    place = 0
-    while setting := compiled(SETTING).search(text, place):
-        place = setting.end()
+    searched_from = 0
+    while setting := compiled(SETTING).search(text, searched_from):
+        begin = setting.end()
+        searched_from = begin
         name = name_of(setting)
         name_secrecy = secrecy(name)
         if name_secrecy is Secrecy.NONE:
             continue
-        begin = place
-        end = end_of_value(text, setting, VALUE)
-        value = text[begin:end]
-        if name_secrecy is not Secrecy.STRONG:
+        probe_end = end_of_value(text, setting, VALUE)
+        value = text[begin:probe_end]
+        if name_secrecy is not Secrecy.STRONG:  # a password may have such characters
             value = compiled(ESCAPE).split(value, maxsplit=1)[0]
         value = value.rstrip(CLOSING)
         is_quoted = setting["quote"] != ""
         is_certain = is_quoted or setting["sign"] != ":"
         if not _is_value_hidden(name, value, is_certain):
             continue
-        is_longer_than_probe = end >= begin + PROBE_CHARS
-        rest = compiled(REST).match(text, end) if is_longer_than_probe else None
-        place = rest.end() if rest else begin + len(value)
-        yield SecretSpan(begin, place, name)
+        end = begin + len(value)
+        if probe_end >= begin + PROBE_CHARS:  # the value may go on behind the probe
+            rest = compiled(REST).match(text, probe_end)
+            end = rest.end() if rest else end
+        searched_from = end
+        yield SecretSpan(begin, end, name)
 
 
 def _is_value_hidden(name: str, value: str, is_certain: bool) -> bool:

@@ -11,7 +11,7 @@ it is used as a user's name: after a key such as `username`, in a home folder, b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from fusetui.trace.model.op_names import aten_ops
@@ -138,25 +138,40 @@ class Names:
         are left out.
         """
         lower = _lower_keeping_length(text)
-        placeholders = [match.span() for match in INSIDE.finditer(text)]
-        placeholders.append((len(text), len(text)))  # so that there is a next one
-        next_placeholder = 0
+        placeholders = INSIDE.finditer(text)
+        placeholder = next(placeholders, None)
         end_of_last = 0
         for token in TOKEN.finditer(text):
             begin = token.start()
-            while begin >= placeholders[next_placeholder][1]:
-                next_placeholder += 1
-            is_in_placeholder = begin >= placeholders[next_placeholder][0]
-            if begin < end_of_last or is_in_placeholder:
+            while placeholder is not None and placeholder.end() <= begin:
+                placeholder = next(placeholders, None)
+            is_in_placeholder = placeholder is not None and placeholder.start() <= begin
+            lengths = self._lengths.get(token[0].lower())
+            if lengths is None or is_in_placeholder or begin < end_of_last:
                 continue
-            for length in self._lengths.get(token[0].lower(), ()):
-                end = begin + length
-                if end > len(text) or lower[begin:end] not in self._kinds:
-                    continue
-                if self._is_private_word(text, begin, end):
-                    yield begin, end
-                    end_of_last = end
-                    break
+            end = self._end_of_name(text, lower, begin, lengths)
+            if end is not None:
+                yield begin, end
+                end_of_last = end
+
+    def _end_of_name(
+        self, text: str, lower: str, begin: int, lengths: Sequence[int]
+    ) -> int | None:
+        """Where the learned name ends that begins at this place of a text; None if none
+        does.
+
+        Args:
+            text: The text.
+            lower: The same in lower case.
+            begin: The place.
+            lengths: The lengths of the names that may begin there, the longest first.
+        """
+        for length in lengths:
+            end = begin + length
+            is_learned = end <= len(text) and lower[begin:end] in self._kinds
+            if is_learned and self._is_private_word(text, begin, end):
+                return end
+        return None
 
     def _is_private_word(self, text: str, begin: int, end: int) -> bool:
         """Whether the characters [begin, end) of a text are a word of their own, and

@@ -222,19 +222,17 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
 def _scrub_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
     """A matched URL without its login, query, folders and unknown host. Public hosts
     are kept with their path."""
+    whole_url = url[0]
     scheme, rest = url.groups()
     if scheme.lower() == "file":
-        return url[0]  # a path like any other
+        return whole_url  # a path like any other
     authority, _, path = rest.partition("/")
-    login, at, host_and_port = authority.rpartition("@")
+    login, at_sign, host_and_port = authority.rpartition("@")
     is_public = host_and_port in HOSTS["public"]
-    if is_public and not at and "?" not in rest:
-        return url[0]
+    if is_public and not at_sign and "?" not in rest:
+        return whole_url
     if login:
-        user, colon, password = login.partition(":")
-        names.user(user)
-        if colon:
-            names.secret(password)
+        _remember_login(login, names)
     host, colon, port = host_and_port.partition(":")
     if host and host not in HOSTS["known"]:
         host = names.host(host)
@@ -242,6 +240,15 @@ def _scrub_url(url: re.Match[str], given: Placeholders, names: Names) -> str:
         port = ""
     scrubbed_path = _scrub_url_path(path, given)
     return f"{scheme}://{host}{colon}{port}{scrubbed_path}"
+
+
+def _remember_login(login: str, names: Names) -> None:
+    """Note the user and the password of a login such as `ada:hunter2`, so that they are
+    taken out elsewhere too."""
+    user, colon, password = login.partition(":")
+    names.user(user)
+    if colon:
+        names.secret(password)
 
 
 def _scrub_url_path(path: str, given: Placeholders) -> str:

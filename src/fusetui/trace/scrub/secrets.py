@@ -111,33 +111,45 @@ def secrecy(name: str) -> Secrecy:
 
 @lru_cache(maxsize=1 << 14)
 def _judge_name(name: str) -> Secrecy:
-    """How surely a setting with this name has a secret value. Its last words decide, by
-    the lists in WORDS."""
+    """How surely a setting with this name has a secret value.
+
+    Its last words decide, by the lists in WORDS: `db_password` is STRONG, and
+    `password_length` NONE, as it tells only something about the secret.
+    """
     words = _deciding_words(name)
     if not words:
         return Secrecy.NONE
     last_word = words[-1]
     word_before = words[-2] if len(words) > 1 else ""
     is_about_secret = last_word in WORDS["NOT_THE_SECRET"]
+
     has_password = any(word.startswith("passw") for word in words)
-    if _is_strong_word(last_word) or has_password:
+    if has_password or _is_strong_word(last_word):
         return Secrecy.NONE if is_about_secret else Secrecy.STRONG
-    if any(map(_is_strong_word, words)):
+    if any(_is_strong_word(word) for word in words):
         return Secrecy.NONE if is_about_secret else Secrecy.USUAL
+
     is_of_lock = word_before in WORDS_OF_LOCKS.get(last_word, ())
-    if last_word in WORDS["ALWAYS"] or is_of_lock:
+    if is_of_lock or last_word in WORDS["ALWAYS"]:
         return Secrecy.CERTAIN
     if _is_usually_secret(name, last_word, word_before):
         return Secrecy.USUAL
-    joined_pairs = {first + second for first, second in pairwise(words)}
-    if WORDS["OF_A_SERVICE"] & {*words, *joined_pairs}:
+    if _names_service(words):
         return Secrecy.NONE if is_about_secret else Secrecy.LIKELY
-    is_harmless = (
-        word_before in WORDS["OF_A_TABLE"] or word_before in WORDS["OF_A_TOKENIZER"]
-    )
+
+    is_of_table = word_before in WORDS["OF_A_TABLE"]
+    is_of_tokenizer = word_before in WORDS["OF_A_TOKENIZER"]
+    is_harmless = is_of_table or is_of_tokenizer
     if last_word in WORDS["MAYBE"] and not is_harmless:
         return Secrecy.WEAK
     return Secrecy.NONE
+
+
+def _names_service(words: list[str]) -> bool:
+    """Whether one of the words of a name, or two in a row written as one, is a service
+    whose keys have no form of their own: `new_relic`."""
+    joined_pairs = [first + second for first, second in pairwise(words)]
+    return not WORDS["OF_A_SERVICE"].isdisjoint([*words, *joined_pairs])
 
 
 def _deciding_words(name: str) -> list[str]:
@@ -195,9 +207,10 @@ def is_random(value: str) -> bool:
     runs_a_char = len(RUN_OF_A_KIND.findall(value)) / len(value)
     numbers = len(re.findall(r"\d+", value))
     form = LONG_FORM if len(value) >= MIN_LONG_CHARS else SHORT_FORM
-    is_mixed = runs_a_char > form.min_runs_a_char or (
-        runs_a_char > form.min_runs_a_char_with_numbers and numbers >= form.min_numbers
-    )
+    min_runs_a_char = form.min_runs_a_char
+    if numbers >= form.min_numbers:
+        min_runs_a_char = form.min_runs_a_char_with_numbers
+    is_mixed = runs_a_char > min_runs_a_char
     return is_mixed and is_no_word(value) and not UUID.fullmatch(value)
 
 

@@ -121,29 +121,35 @@ def _build_snapshot(
             MalformedError if it is neither.
         tables: The rows that the dicts of these lists became.
     """
-    if type(root) is ListItems and root.rows:
+    is_list_of_segments = type(root) is ListItems and root.rows
+    if is_list_of_segments:
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
         raise MalformedError("it has no segments")
     no_items = ListItems()
-    segments = _rows_of_list(root["segments"], Kind.SEGMENT)
     device_traces = root.get("device_traces", no_items)
+    external_annotations = root.get("external_annotations", no_items)
+    settings = root.get("allocator_settings", {})
+
+    segment_rows = _rows_of_list(root["segments"], Kind.SEGMENT)
+    # `rows` would be dicts of events, without a list for each device around them
     if type(device_traces) is not ListItems or device_traces.rows:
         raise MalformedError("device_traces is not a list of lists")
-    events_of_devices = [_rows_of_list(trace, Kind.EVENT) for trace in device_traces]
-    annotations = _rows_of_list(
-        root.get("external_annotations", no_items), Kind.ANNOTATION
-    )
-    settings = root.get("allocator_settings", {})
+    event_rows_of_devices = [
+        _rows_of_list(device_trace, Kind.EVENT) for device_trace in device_traces
+    ]
+    annotation_rows = _rows_of_list(external_annotations, Kind.ANNOTATION)
     columns = tables.columns
     _check_sizes(columns)
     return Snapshot(
         path=path,
         bytes=size,
-        segments=Segments(**_take_rows(columns[Kind.SEGMENT], segments)),
-        blocks=_make_blocks(columns[Kind.BLOCK], segments),
-        events=_make_events(columns[Kind.EVENT], events_of_devices),
-        annotations=Annotations(**_take_rows(columns[Kind.ANNOTATION], annotations)),
+        segments=Segments(**_take_rows(columns[Kind.SEGMENT], segment_rows)),
+        blocks=_make_blocks(columns[Kind.BLOCK], segment_rows),
+        events=_make_events(columns[Kind.EVENT], event_rows_of_devices),
+        annotations=Annotations(
+            **_take_rows(columns[Kind.ANNOTATION], annotation_rows)
+        ),
         stacks=_make_stacks(tables),
         strings=tuple(tables.strings),
         pools=tuple(tables.pools),

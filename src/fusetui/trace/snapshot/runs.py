@@ -109,6 +109,13 @@ class FieldCodes(NamedTuple):
     codes: Int32s  # of the values in place
 
 
+class _FieldValues(NamedTuple):
+    """The values of many events, by the names of their fields."""
+
+    numbers: dict[str, Int64s]  # of fields that are numbers
+    codes: dict[str, FieldCodes]  # of all others
+
+
 class KnownCodes(dict[bytes, int]):
     """Codes of what bytes of the file mean, each worked out once. Bytes that mean
     nothing have the code NO_CODE and are not remembered."""
@@ -128,6 +135,13 @@ class KnownCodes(dict[bytes, int]):
             self._memo.take(KNOWN_CODE_BYTES + 3 * len(raw))
             self[raw] = code
         return code
+
+
+class _Probe(NamedTuple):
+    """How many events of a form follow each other, and the place after the last."""
+
+    events: int
+    end: int
 
 
 class _EventMarks(NamedTuple):
@@ -212,18 +226,24 @@ class RunReader:
         if start < self.slow_until:
             return None
         for form in self.forms:
-            end = start
-            for _ in range(MIN_RUN_EVENTS):
-                event = form.pattern.match(self.data, end)
-                if event is None:
-                    break
-                end = event.end()
-            else:
+            probe = self._probe(form, start)
+            if probe.events == MIN_RUN_EVENTS:
                 self.forms.remove(form)
                 self.forms.insert(0, form)
                 return self._run(form, start)
-            self.slow_until = max(end, self.slow_until)
+            self.slow_until = max(probe.end, self.slow_until)
         return None
+
+    def _probe(self, form: EventForm, start: int) -> _Probe:
+        """Match events of a form one after the other from the byte `start` on, at most
+        MIN_RUN_EVENTS."""
+        end = start
+        for count in range(MIN_RUN_EVENTS):
+            event = form.pattern.match(self.data, end)
+            if event is None:
+                return _Probe(events=count, end=end)
+            end = event.end()
+        return _Probe(events=MIN_RUN_EVENTS, end=end)
 
     def whole_stack(self, start: int) -> WholeStack | None:
         """Read a complete list of frames that begins at the byte `start`. None if
@@ -252,20 +272,22 @@ class RunReader:
         ends = walk.ends(marks.at[1:], put_bytes, form.put)
         if put_bytes:
             walk.put(at=marks.at[:-1] - put_bytes)
-        columns, codes = self._values(form, walk, ends)
-        event_count = walk.cut()
+        fields = self._values(form, walk, ends)
+        event_count = walk.cut()  # up to the first event that does not fit the form
         self._fit_slab(is_whole=event_count == len(marks.at) - 1)
         if event_count < MIN_RUN_EVENTS:
             self.slow_until = int(marks.at[event_count])
             return None
         walk.number_values(self.memo, event_count)
-        values_of_key = {
-            name: numbers[:event_count] for name, numbers in columns.items()
-        }
-        for name, values in codes.items():
-            values_of_key[name] = self._column(name, self._codes(values, event_count))
-        rows = self.tables.add_events(event_count, values_of_key)
-        return EventRun(rows=rows, end=int(ends[event_count - 1]) + 1)
+        column_of_field = {}
+        for name, numbers in fields.numbers.items():
+            column_of_field[name] = numbers[:event_count]
+        for name, values in fields.codes.items():
+            codes = self._codes(values, event_count)
+            column_of_field[name] = self._column(name, codes)
+        rows = self.tables.add_events(event_count, column_of_field)
+        after_last = int(ends[event_count - 1]) + 1  # behind its SETITEMS
+        return EventRun(rows=rows, end=after_last)
 
     def _codes(self, values: FieldCodes, count: int) -> Int32s:
         """The codes of the first `count` values of a field. Where a value refers to an
@@ -303,35 +325,29 @@ class RunReader:
         else:
             self.slab_bytes = MIN_SLAB_BYTES
 
-    def _values(
-        self, form: EventForm, walk: EventWalk, ends: Int64s
-    ) -> tuple[dict[str, Int64s], dict[str, FieldCodes]]:
+    def _values(self, form: EventForm, walk: EventWalk, ends: Int64s) -> _FieldValues:
         """Read the fields of many events, field by field.
 
         Args:
             form: The fields that the events have, in order.
             walk: The events, at the value of their first field.
             ends: Where each event ends. One that does not end there does not fit.
-
-        Returns:
-            The fields that are numbers, and the codes of the others, by their names.
         """
-        columns: dict[str, Int64s] = {}
+        numbers: dict[str, Int64s] = {}
         codes: dict[str, FieldCodes] = {}
-        for field_number, (name, key) in enumerate(
-            zip(form.names, form.keys, strict=True)
-        ):
+        first_name = form.names[0]
+        for name, key in zip(form.names, form.keys, strict=True):
             if name == "frames":  # the last one
                 codes[name] = self._frames(walk, key, ends)
-                return columns, codes
-            if field_number > 0:  # the first key is part of what each event begins with
+                return _FieldValues(numbers=numbers, codes=codes)
+            if name != first_name:  # its key is part of what each event begins with
                 walk.pass_key(key)
             if name in NUMBER_FIELDS:
-                columns[name] = walk.number()
+                numbers[name] = walk.number()
             else:
                 codes[name] = self._value(walk, name)
         walk.fits &= walk.at == ends[: len(walk.at)]
-        return columns, codes
+        return _FieldValues(numbers=numbers, codes=codes)
 
     def _value(self, walk: EventWalk, name: str) -> FieldCodes:
         """Read one field of all events that is a text or, for `pool_id`, a pair of
@@ -373,18 +389,21 @@ class RunReader:
         has_frames = walk.at != ends[: len(walk.at)]
         walk.pass_key(key, has_frames)
         references = np.where(has_frames, walk.reference(), -1)
-        in_place = has_frames & (references < 0)
+        in_place = has_frames & (references < 0)  # the list itself is written here
         is_list = walk.byte() == ord("]")
         is_at_end = walk.at == ends[: len(walk.at)]
         walk.fits &= np.where(in_place, is_list, is_at_end)
+
         count = walk.cut()
         references = references[:count]
         in_place = in_place[:count]
         ends = ends[:count]
-        codes = np.full(count, stack_code(-1), np.int32)
+        no_frames = stack_code(-1)
+        codes = np.full(count, no_frames, np.int32)
         walk.step(in_place.astype(np.int64))
         # the list has its number before what is in it is known
         walk.put(codes, in_place)
+
         has_items = in_place & (walk.at != ends)
         lists = walk.pieces(walk.at[has_items], ends[has_items])
         codes[has_items] = self._encode_stacks(lists)

@@ -201,7 +201,8 @@ class EventWalk:
     def pieces(self, starts: Int64s, ends: Int64s) -> list[bytes]:
         """The bytes of the file from each start to its end."""
         data = self.data
-        return [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        ranges = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [data[start:end] for start, end in ranges]
 
     def number_values(self, memo: PickleMemo, count: int) -> None:
         """Put all values that were passed into the memo, in the order of the file.
@@ -218,13 +219,16 @@ class EventWalk:
         codes = np.array([puts.codes[:count] for puts in self._puts]).T
         is_numbered = places >= 0
         at = places[is_numbered]
-        expected = np.arange(len(memo), len(memo) + len(at))
+        expected_number = np.arange(len(memo), len(memo) + len(at))
         opcode = self._bytes[at]
-        word = self._words[at + 1]
-        is_long = opcode == LONG_BINPUT
-        number_in_file = np.where(is_long, word & 0xFFFFFFFF, word & 0xFF)
+        bytes_behind = self._words[at + 1]  # eight, as one integer
+        is_long = opcode == LONG_BINPUT  # it has a number of four bytes, others of one
+        number_in_file = np.where(
+            is_long, bytes_behind & 0xFFFFFFFF, bytes_behind & 0xFF
+        )
         has_number = opcode != MEMOIZE
-        if bool((has_number & (number_in_file != expected)).any()):
+        is_wrong = has_number & (number_in_file != expected_number)
+        if is_wrong.any():
             raise MalformedError("its parts are not numbered as Python does")
         memo.codes.frombytes(codes[is_numbered].tobytes())
 

@@ -270,13 +270,13 @@ def _describe_later_steps(steps: Steps, lengths: Int64s, later: Rows) -> str:
 def _make_slow_steps_note(
     steps: Steps, length: StepLength, lengths: Int64s, slow: Rows, usual_ns: float
 ) -> Note:
-    """Make the note about slow steps, the first of which is not the longest.
+    """Make the note about slow steps, for a trace whose longest step is not its first.
 
     Args:
         length: Which length of steps it is.
         lengths: The length of each step, in ns.
         slow: The indices of the slow steps, the longest first.
-        usual_ns: The median length.
+        usual_ns: The median length of all steps but the first.
     """
     named = []
     for index in slow[:MAX_STEPS_NAMED].tolist():
@@ -284,11 +284,11 @@ def _make_slow_steps_note(
         takes = duration(int(lengths[index]))
         named.append(f"{printable(steps.names[index])} ({takes}{first})")
 
-    dots = ", ..." if len(slow) > MAX_STEPS_NAMED else ""
+    end = ", ..." if len(slow) > MAX_STEPS_NAMED else "."
     return Note(
         text=f"{count(len(slow))} of {plural(len(steps), 'step')} ({length}) take at "
         f"least {MIN_RATIO_OF_FIRST_STEP} times the median of the later steps "
-        f"({duration(round(usual_ns))}): {', '.join(named)}{dots}.",
+        f"({duration(round(usual_ns))}): {', '.join(named)}{end}",
         remedy="Compare the steps (fusetui steps), and analyze a typical one (--step).",
         rows=tuple(steps.rows[slow[:MAX_STEPS_NAMED]].tolist()),
     )
