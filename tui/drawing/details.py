@@ -212,11 +212,37 @@ MEANING_OF_ARG = {
     "Fwd thread id": "which thread ran the forward op of this backward op",
     "Sequence number": "the number by which an op and its backward op are linked",
     "Record function id": "the number of the call in the profiler",
-    "est. achieved occupancy %": "occupancy, as the profiler estimates it",
+    "grid": "thread blocks of the launch in x, y and z",
+    "block": "threads of each thread block in x, y and z",
+    "registers per thread": "32-bit registers of the SM that each thread has",
+    "shared memory": "bytes of on-chip memory that each thread block has",
+    "est. achieved occupancy %": (
+        "occupancy, as the profiler estimates it, rounded: 0 means less than 0.5 %"
+    ),
+    "In msg nelems": "elements that this rank passes to the collective",
+    "Out msg nelems": "elements that this rank gets from the collective",
+    "In split size": (
+        "of an all-to-all: elements that this rank sends to each rank; []: equal parts"
+    ),
+    "Out split size": (
+        "of an all-to-all: elements that this rank gets from each rank; []: equal parts"
+    ),
+    "Group size": "ranks of the process group",
+    "Process Group Description": (
+        "the name that the program gave to the process group; "
+        "default_pg is the group of all ranks"
+    ),
     "warps per SM": "warps of the launch, divided by the number of SMs",
     "blocks per SM": "blocks of the launch, divided by the number of SMs",
 }
 """Args whose names do not say what their values are."""
+MEANING_OF_KIND = {
+    "Dispatch Kernel": "ROCm started it by a launch of its own",
+    "Dispatch Task": (
+        "ROCm started it probably with others, in the replay of a HIP graph"
+    ),
+}
+"""What the arg `kind` of a kernel means, by its value."""
 BLANK = Said("")
 FIXED_LINES = 5  # of the details of a kernel, beside its name and the legend
 
@@ -366,7 +392,8 @@ def _list_short_name_words(trace: Trace, row: int) -> Iterator[Said]:
         return
     from fusetui.gpu.kernel_names.short_words import short_words  # once it is asked for
 
-    yield Said(f"short name: {decoded.short}", "title")
+    if decoded.short:
+        yield Said(f"short name: {decoded.short}", "title")
     for word, meaning in short_words(decoded):
         yield Said(f"  {word}: {meaning}")
     yield Said(f"  {decoded.family}: {find_meaning(decoded.family, LIBRARIES)}")
@@ -418,7 +445,8 @@ def _list_args(trace: Trace, row: int, glyphs: Glyphs) -> Iterator[Said]:
     yield Said("args" if args else "no args", "title")
     for key, value in islice(args.items(), MAX_LISTED):
         text = format_value(value, glyphs.ellipsis)
-        meaning = MEANING_OF_ARG.get(key)
+        is_kind = key == "kind" and isinstance(value, str)
+        meaning = MEANING_OF_KIND.get(value) if is_kind else MEANING_OF_ARG.get(key)
         explained = f"   ({meaning})" if meaning else ""
         yield Said(f"  {format_value(key, '')}: {text}{explained}")
     if len(args) > MAX_LISTED:

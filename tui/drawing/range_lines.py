@@ -20,11 +20,14 @@ from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow_texts
 from fusetui.tui.drawing.picture import Said, clip_lines, cut_lines_to_width
 from fusetui.tui.drawing.schemes import Glyphs
+from fusetui.tui.drawing.timeline import find_visible_idle_reasons
+from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
-from fusetui.tui.layout.view import GapAt, Side, idle_of
+from fusetui.tui.layout.view import GapAt, Side, View, idle_of
 from fusetui.tui.state.session import Range
 
+APART = "   "  # between the letters of the idle reasons
 MIN_LINES_WITH_LEGEND = 5  # of a pane about a gap; a lower one does not explain letters
 
 
@@ -160,34 +163,51 @@ def describe_range(
     return clip_lines(lines, width, height, glyphs.ellipsis)
 
 
-def list_idle_letters(side: Side) -> list[str]:
-    """Return the letter and short name of each reason why a device was idle, by total
-    time, the longest first."""
+def list_idle_letters(side: Side, view: View, width: int, glyphs: Glyphs) -> list[str]:
+    """Return the letter and short name of each reason why a device was idle that the
+    timeline shows on a screen of `width` cells.
+
+    Those whose letters or names are on the screen precede those that only color bars;
+    among each, the longest by total time comes first. If the window shows no idle
+    time, all reasons are listed. The list is empty if the reasons are not known yet.
+    """
     ns_by_reason: Counter[str] = Counter()
     for idle_of_device in side.insight.idle or ():
         for reason in idle_of_device.reasons:
             ns_by_reason[reason.name] += int(reason.before[-1])
+    cells_of_axis = divide_timeline(width, 0).width
+    visible = find_visible_idle_reasons(side, view, cells_of_axis, glyphs)
     names = [name for name, _ in ns_by_reason.most_common()]
-    return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
+    in_cells = [name for name in names if name in visible.in_cells]
+    in_bars = [name for name in names if name in visible.in_bars - visible.in_cells]
+    listed = [*in_cells, *in_bars] or names
+    return [f"{IDLE[name].letter} {IDLE[name].short}" for name in listed]
 
 
-def format_idle_legend(letters: Sequence[str], width: int) -> str:
+def format_idle_legend(letters: Sequence[str], width: int, ellipsis: str) -> str:
     """Return the line that explains the letters of idle reasons, as many as fit in
-    `width` cells. `letters` is that of `list_idle_letters`."""
-    return f" {joined(['idle reasons:', *letters], width - 1)}"
+    `width` cells. It ends with the ellipsis if some are left out. `letters` is that of
+    `list_idle_letters`."""
+    parts = ["idle reasons:", *letters]
+    whole = f" {APART.join(parts)}"
+    if len(whole) <= width:
+        return whole
+    cells_before_ellipsis = width - len(f" {APART}{ellipsis}")
+    return f" {joined(parts, cells_before_ellipsis, APART)}{APART}{ellipsis}"
 
 
 def describe_gap_with_legend(
-    side: Side, gap: GapAt, width: int, height: int, glyphs: Glyphs
+    side: Side, view: View, gap: GapAt, width: int, height: int, glyphs: Glyphs
 ) -> list[Said]:
     """Return at most `height` lines about a gap, the last of which explains the letters
-    of the idle reasons. A pane of few lines has no such line."""
-    letters = list_idle_letters(side)
+    of the idle reasons in the window. A pane of few lines has no such line."""
+    letters = list_idle_letters(side, view, width, glyphs)
     if height < MIN_LINES_WITH_LEGEND or not letters:
         return describe_gap(side, gap, width, height, glyphs)
     lines = describe_gap(side, gap, width, height - 1, glyphs)
     blanks = [Said("")] * (height - 1 - len(lines))
-    return [*lines, *blanks, Said(format_idle_legend(letters, width))]
+    legend = format_idle_legend(letters, width, glyphs.ellipsis)
+    return [*lines, *blanks, Said(legend)]
 
 
 def _format_idle_reasons(idle: Sequence[tuple[str, int]], width: int) -> str:

@@ -535,6 +535,28 @@ def draw_idle_line(
     return parts
 
 
+class VisibleReasons(NamedTuple):
+    """The idle reasons that the lines of idle time show in a window, as keys of IDLE."""
+
+    in_cells: set[str]  # in letters or names
+    in_bars: set[str]  # in the colors of bars
+
+
+def find_visible_idle_reasons(
+    side: Side, view: View, width: int, glyphs: Glyphs
+) -> VisibleReasons:
+    """Return the reasons that the lines of idle time show in the window. `width` is
+    that of the time axis, in cells."""
+    visible = VisibleReasons(in_cells=set(), in_bars=set())
+    for idle in side.insight.idle or ():
+        for cell in _compute_idle_cells(side, view, idle, width, glyphs):
+            if cell.reason == NO_REASON:
+                continue
+            names = visible.in_bars if cell.level else visible.in_cells
+            names.add(idle.reasons[cell.reason].name)
+    return visible
+
+
 def _label_idle_cells(name: str, width: int) -> str:
     """Return the text of a block of idle time: the short name of the reason if it fits
     in `width` cells, else its letter in each cell. `name` is the key of the reason in

@@ -42,7 +42,7 @@ from fusetui.tui.layout.answer import (
     moved,
 )
 from fusetui.tui.layout.text_layout import wrap_sentence
-from fusetui.tui.layout.view import Side
+from fusetui.tui.layout.view import Side, View
 from fusetui.tui.pages import kernels
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.tree import MODULES
@@ -93,6 +93,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     cursor."""
 
     side: Side
+    view: View  # of the timeline above
     found: AnswerPage
     glyphs: Glyphs
     at: AnswerAt | None
@@ -100,7 +101,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         """Return what a drawn line depends on, as the key of a cache."""
-        return self.side, self.found, self.at, self.title, y, width, height
+        window = self.view.begin, self.view.end
+        return self.side, window, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         """Return line `y` of the summary; empty below its last line."""
@@ -147,7 +149,9 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_roomy = height > ROOMY_LINES
         lines_above = self._verdict_lines(width)
         has_room = is_roomy or len(lines_above) == 1 or width >= MIN_CELLS_WITH_REASONS
-        reasons = list_idle_letters(self.side) if has_room else []
+        reasons = []
+        if has_room:
+            reasons = list_idle_letters(self.side, self.view, width, self.glyphs)
         account = format_account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             lines_above.append((f" {account}", "plain"))
@@ -188,7 +192,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines.append(self._titles(layout.columns, cells_of_bar))
         lines += self._join_rows(layout, cells_of_bar)
         if layout.reasons:
-            lines.append([(format_idle_legend(layout.reasons, width), "faint")])
+            legend = format_idle_legend(layout.reasons, width, self.glyphs.ellipsis)
+            lines.append([(legend, "faint")])
         return lines
 
     def _join_rows(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
@@ -505,6 +510,7 @@ def make_answer_pane(state: State, height: int) -> Pane | None:
     width = state.size.width
     picture = AnswerPicture(
         side=state.side,
+        view=state.view,
         found=answer_page,
         glyphs=choose_glyphs(state.ascii_only),
         at=state.answer_at,

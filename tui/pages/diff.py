@@ -229,19 +229,28 @@ class DiffPage(ListPage):
         return self.under_cursor(state, lines)
 
     def described(self, state: State) -> Overlay | str:
-        """Return the details of the first slice of the line, on the active side if it
-        has one there. A region gives its own lines, a line without slices a sentence."""
+        """Return all that the page says about the line, which it may cut, then the
+        verdict in full, then the details of the first slice of the line, on the active
+        side if it has one there. A region gives its own lines instead of a slice."""
         line = self.line(state)
-        if line is None or state.comparison is None:
+        comparison = state.comparison
+        if line is None or comparison is None or comparison.found is None:
             return NO_MORE
+        verdict_lines = _list_verdict(comparison.found.diff)
         if line.kind == REGION:
-            inner = state.comparison.inner_of(state.list_of(DIFF).cursor)
-            return _make_region_overlay(line, inner)
+            inner = comparison.inner_of(state.list_of(DIFF).cursor)
+            return _make_region_overlay(line, inner, verdict_lines)
+        lines = (*_list_line(line), "", *verdict_lines)
         rows_of_sides = find_rows_of_line(line)
         for index in (state.active, 1 - state.active):
             if rows_of_sides[index]:
-                return Details(state.sides[index], rows_of_sides[index][0])
-        return NO_MORE
+                return Details(
+                    state.sides[index],
+                    rows_of_sides[index][0],
+                    before=lines,
+                    title="this row, the verdict, then the first slice",
+                )
+        return OverlayLines("this row, then the verdict", lines)
 
     def moved(self, state: State) -> State:
         """Return the state with the work of the line under the cursor marked in both
@@ -338,19 +347,43 @@ class DiffPage(ListPage):
         return make_ruled_picture(identity, "", rule, draw_lines)
 
 
-def _make_region_overlay(line: DiffLine, inner: Sequence[DiffLine]) -> OverlayLines:
+def _list_verdict(diff: Diff) -> list[str]:
+    """Return the verdict of a diff in full: the answer, the story, a line for each
+    side, and the notes. None of them is cut."""
+    texts = [judgment(diff), diff.story, *format_sides(diff), *diff.notes]
+    return [narrow(text) for text in texts if text]
+
+
+def _list_line(line: DiffLine) -> list[str]:
+    """Return a line of the diff in full: what it is about, its times, and the reason
+    for it."""
+    texts = [f"{line.kind}: {line.what}", _format_times(line), _find_reason(line)]
+    return [narrow(text) for text in texts if text]
+
+
+def _format_times(line: DiffLine) -> str:
+    """Return the times of a line on both sides and their change. A side that has none
+    of the work takes 0."""
+    a, b = (0 if ns is None else ns for ns in (line.a_ns, line.b_ns))
+    change = microseconds(line.change_ns, signed=True)
+    sides = f"A {microseconds(a)} us   B {microseconds(b)} us"
+    return f"{sides}   change {change} us"
+
+
+def _make_region_overlay(
+    line: DiffLine, inner: Sequence[DiffLine], verdict_lines: Sequence[str]
+) -> OverlayLines:
     """Return an overlay with all lines of a region: its sums, then what changed in it,
-    the largest change first."""
-    sums = f"A {microseconds(line.a_ns or 0)} us   B {microseconds(line.b_ns or 0)} us"
-    change = f"change {microseconds(line.change_ns, signed=True)} us"
+    the largest change first, and below them the verdict."""
     columns = _make_columns(inner)
-    lines = [narrow(line.what), f"{sums}   {change}", ""]
+    lines = [narrow(line.what), _format_times(line), ""]
     lines.append(titles(columns, MAX_ROW_CELLS).rstrip())
     for inner_line in inner:
         unindented = replace(inner_line, what=inner_line.what.strip())
         cells = fit_line(columns, unindented, MAX_ROW_CELLS)
         lines.append("".join(cells).rstrip())
-    return OverlayLines("region", tuple(lines))
+    lines += ["", *verdict_lines]
+    return OverlayLines("region, then the verdict", tuple(lines))
 
 
 def _draw_reason(

@@ -438,6 +438,9 @@ MEANING_INDENT = 6  # of the second line of a word's meaning
 HELP_TITLE = "help"
 """The columns of the help: the keys of an action, its title, and its help."""
 EDGE_CELLS = 4  # of an overlay, beside its text
+CONTINUED_CELLS = (
+    4  # that the second line of a wide one is indented more than the first
+)
 
 
 class OverlayList(ListPage):
@@ -810,19 +813,18 @@ def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
     about = overlay.about
     if isinstance(about, GapAt):
         lines = describe_gap(side, about, width, MAX_GAP_LINES, glyphs)
-        return _Text("everything about this gap", lines)
+        return _Text("everything about this gap", _wrap_wide_lines(lines, width))
     if isinstance(about, Range):
-        return _Text(
-            "everything about this range", list_range_figures(side, about, width)
-        )
+        lines = list_range_figures(side, about, width)
+        return _Text("everything about this range", _wrap_wide_lines(lines, width))
     if overlay.raw:
         lines = format_event_as_json(side.trace, about, width, glyphs)
         return _Text("this slice in the file", lines)
-    lines = _describe_slice(side, about, width, glyphs)
+    lines = _wrap_wide_lines(_describe_slice(side, about, width, glyphs), width)
     if overlay.before:
         before = _wrap_lines(overlay.before, width)
-        return _Text("finding, then its evidence", [*before, Said(""), *lines])
-    return _Text("everything about this slice", lines)
+        lines = [*before, Said(""), *lines]
+    return _Text(overlay.title, lines)
 
 
 def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
@@ -834,6 +836,28 @@ def _wrap_lines(lines: Iterable[str], width: int) -> list[Said]:
         if not parts:
             parts = [""]  # wrap gives no line for an empty one
         wrapped += [Said(part, "plain") for part in parts]
+    return wrapped
+
+
+def _wrap_wide_lines(lines: Iterable[Said], width: int) -> list[Said]:
+    """Return the lines, of which those that are wider than `width` cells are broken.
+    The continuation of a line is indented more than its beginning. Others stay as they
+    are, so that marks stay below the parts of a name."""
+    wrapped: list[Said] = []
+    for line in lines:
+        if len(line.text) <= width:
+            wrapped.append(line)
+            continue
+        indent = " " * (len(line.text) - len(line.text.lstrip()) + CONTINUED_CELLS)
+        # on a narrow screen the words need the room of the indent
+        subsequent_indent = indent if 2 * len(indent) < width else ""
+        parts = wrap(
+            line.text,
+            width,
+            subsequent_indent=subsequent_indent,
+            break_on_hyphens=False,
+        )
+        wrapped += [line._replace(text=part) for part in parts]
     return wrapped
 
 

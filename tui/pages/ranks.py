@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.process_groups import infer_rank, world_size
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import Unit, count, duration, plural, unit_of
 from fusetui.text.printable import printable
@@ -45,6 +46,7 @@ from fusetui.tui.state.state import (
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
     from fusetui.tables.public import Table
+    from fusetui.trace.model.columns import Trace
     from fusetui.tui.layout.view import Side, View
 
 
@@ -276,10 +278,23 @@ STRIP_TITLE = "waits of each step"
 RANK_LINES = 6  # that a rank beside others takes, with its line of the head
 MIN_ABOVE_LINES = 4  # of the pane above the table
 BELOW_LINES = 6  # of the pane below it
+MIN_RANKS = 2  # of a job whose ranks can be compared
 NO_JOB = (
     "Not a multi-rank job: page 7 needs a trace of each rank: fusetui ranks PATH..."
 )
+OPEN_ALL = 'For all: fusetui open FOLDER, then "all ranks"'
 STANDS_OUT = "*"
+
+
+def _describe_single_rank(trace: Trace) -> str:
+    """Return a sentence that says why the page is empty beside one open trace: it is of
+    one rank of a job, or of no job with several ranks."""
+    ranks = world_size(trace.keys)
+    if ranks < MIN_RANKS:
+        return NO_JOB
+    rank, _ = infer_rank(trace.keys, trace.report.path)
+    number = f"rank {rank}" if rank >= 0 else "one rank"
+    return f"This trace is {number} of {count(ranks)}. {OPEN_ALL}"
 
 
 def _sort_by_next(state: State, by: int) -> State:
@@ -330,7 +345,9 @@ class RanksPage(ListPage):
     def missing(self, state: State) -> str:
         """Return a sentence that says no job of several ranks is open, or "" where one
         is."""
-        return "" if state.job.paths else NO_JOB
+        if state.job.paths:
+            return ""
+        return _describe_single_rank(state.side.trace) if state.sides else NO_JOB
 
     def rows(self, state: State) -> Rows:
         """Return a row for each rank, in the order of the chosen column. While ranks

@@ -492,8 +492,10 @@ def _make_details(state: State) -> TextPicture:
         identity = (side, time_range)
         return make_ruled_picture(identity, "range of time", glyphs.rule, draw_range)
     if gap:
-        draw_gap = partial(describe_gap_with_legend, side, gap, glyphs=glyphs)
-        return make_ruled_picture((side, gap), "idle time", glyphs.rule, draw_gap)
+        view = state.view
+        draw_gap = partial(describe_gap_with_legend, side, view, gap, glyphs=glyphs)
+        shown = (side, gap, view.begin, view.end)
+        return make_ruled_picture(shown, "idle time", glyphs.rule, draw_gap)
     if state.view.has_selection:
         row = state.view.selected
         return make_slice_details(state, row, _format_slice_title(state, row))

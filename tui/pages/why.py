@@ -166,7 +166,12 @@ class WhyPage(ListPage):
             if not entry.evidence or isinstance(overlay, str):
                 return overlay
             evidence_row = _next_evidence(state, entry).row
-            return Details(state.side, evidence_row, before=overlay.lines)
+            return Details(
+                state.side,
+                evidence_row,
+                before=overlay.lines,
+                title="finding, then its evidence",
+            )
         if isinstance(entry, Gap):
             gap_place = jumping.find_gap(state.side, entry)
             if gap_place:

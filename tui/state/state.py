@@ -56,12 +56,14 @@ class Help(msgspec.Struct, frozen=True):
 
 class Details(msgspec.Struct, frozen=True, eq=False):
     """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range
-    of time. `before`: sentences above it, such as the finding whose evidence it is."""
+    of time. `before`: sentences above it, such as the finding whose evidence it is, and
+    `title` then says what stands there."""
 
     side: Side
     about: int | GapAt | Range
     raw: bool = False
     before: tuple[str, ...] = ()
+    title: str = "everything about this slice"
 
     @property
     def is_slice(self) -> bool:

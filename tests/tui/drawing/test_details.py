@@ -175,6 +175,26 @@ def test_args_that_only_the_profiler_needs_are_explained_in_full_details_alone(
     assert "  cbid: 20   (the number of the called function in CUPTI)" in everything
 
 
+@pytest.mark.parametrize(
+    ("kind", "explained"),
+    [("Dispatch Kernel", "by a launch of its own"), ("HtoD", "")],
+)
+def test_the_kind_of_a_kernel_of_rocm_is_explained(
+    trace_of: Callable[..., Trace], kind: str, explained: str
+) -> None:
+    """Other args of this name are shown as they are."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 3}
+    trace = trace_of([{**kernel, "ts": 0, "dur": 5, "args": {"kind": kind}}])
+    side = app_opened(trace).side
+    (line,) = [
+        line.text
+        for line in list_all_details(side, 0, 120, UNICODE)
+        if line.text.startswith("  kind: ")
+    ]
+    assert explained in line
+    assert ("(" in line) == bool(explained)
+
+
 @pytest.mark.parametrize("depth", [100, 600, 900])
 def test_args_that_are_nested_deeply(
     trace_of: Callable[..., Trace],

@@ -265,6 +265,56 @@ def test_all_about_a_region_are_its_lines(
     assert re.search(r"\+20\.0 +20\.0 +40\.0 may be noise +first", text)
 
 
+LONG_STORY = "a step takes 5 us more: " + ", ".join(f"+{us} us" for us in range(99))
+LONG_REASON = "the same kernel; " + " ".join(f"reason{number}" for number in range(99))
+
+
+def with_long_texts(state: State, kind: str = "") -> State:
+    """The page cuts the story of this diff, and the reason of its first line. Its lines
+    are of another kind if one is given, and those have no slices."""
+    assert state.comparison
+    assert state.comparison.found
+    found = state.comparison.found
+    line = replace(found.lines[0], why=LONG_REASON)
+    if kind:
+        line = replace(line, kind=kind, rows=())
+    long = replace(found, lines=(line,), diff=replace(found.diff, story=LONG_STORY))
+    comparison = replace(state.comparison, found=long)
+    return replace(state, comparison=comparison, size=Size(80, 24))
+
+
+def all_about(state: State) -> str:
+    """The whole text that `i` shows on a high screen, without its line breaks."""
+    there = after(state, *do("details"))
+    return " ".join(laid_over(replace(there, size=Size(80, 400))).split())
+
+
+def test_the_details_of_a_line_begin_with_all_that_the_page_cuts(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = with_long_texts(compared(trace_of, launched, 90_000))
+    assert "reason98" not in drawn(state)
+    assert "+98 us" not in drawn(state)
+    text = all_about(state)
+    places = [text.index(part) for part in (LONG_REASON, LONG_STORY, "launched 10 us")]
+    assert places == sorted(places)
+
+
+def test_a_line_without_slices_has_its_reason_and_the_verdict(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = compared(trace_of, launched, 90_000)
+    text = all_about(with_long_texts(state, "not explained"))
+    assert text.index(LONG_REASON) < text.index(LONG_STORY)
+
+
+def test_the_details_of_a_region_end_with_the_verdict(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = with_region(with_long_texts(compared(trace_of, launched, 90_000)))
+    assert LONG_STORY in all_about(state)
+
+
 def test_enter_shows_side_b_where_only_it_has_the_work(
     trace_of: Callable[..., Trace], launched: Launched
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 from tests.tui.prepared import after, at, do, laid_over, opened
@@ -43,7 +45,7 @@ def test_words_in_the_help_are_plain_with_ascii(mlp: Trace, word: str) -> None:
 
 
 def test_the_help_has_the_words_of_the_page_before_other_keys(mlp: Trace) -> None:
-    state = after(opened(mlp, mlp, size=Size(100, 400)), *do("diff", "help"))
+    state = after(opened(mlp, mlp, size=Size(100, 600)), *do("diff", "help"))
     lines = [line.strip(" >") for line in laid_over(state).splitlines()]
     titles = ["In the diff", WORDS_HERE, "Everywhere", WORDS_ELSEWHERE]
     places = [lines.index(title) for title in titles]
@@ -79,3 +81,41 @@ def test_a_key_goes_from_part_to_part_of_the_help(mlp: Trace) -> None:
     assert WORDS_HERE in titles
     assert WORDS_ELSEWHERE in titles
     assert titles.count("In the timeline") > 1  # the first follows the last
+
+
+@pytest.mark.parametrize("name", ["ampere", "cudaLaunchKernel", "linear"])
+def test_everything_about_a_slice_is_wrapped_to_a_narrow_screen(
+    mlp: Trace, name: str
+) -> None:
+    """Of no line anything is cut at the right edge."""
+    wide = after(opened(mlp, size=Size(400, 900)), at(name), *do("details"))
+    narrow = replace(wide, size=Size(60, 900))
+    facts = laid_over(wide).partition("short name")[2] or laid_over(wide)
+    words_of_narrow = laid_over(narrow).split()
+    below_heading = facts.splitlines()[1:]
+    assert below_heading
+    for line in below_heading:
+        assert not [word for word in line.split() if word not in words_of_narrow]
+
+
+def test_a_long_line_about_a_slice_goes_on_below_it(
+    trace_of: Callable[..., Trace],
+) -> None:
+    args = {"note": " ".join(["word"] * 40)}
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1}
+    trace = trace_of([{**op, "ts": 0, "dur": 5, "args": args}])
+    state = after(opened(trace, size=Size(60, 40)), at("mm"), *do("details"))
+    lines = laid_over(state).splitlines()
+    of_arg = [line for line in lines if line.strip(" >").startswith(("note:", "word"))]
+    assert " ".join(of_arg).count("word") == 40
+    assert len(of_arg) > 3
+
+
+def test_a_kernel_without_a_short_name_has_no_line_for_it(
+    trace_of: Callable[..., Trace],
+) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 0, "dur": 5}
+    trace = trace_of([{**kernel, "name": "cutlass_cudnn_train::Kernel"}])
+    state = after(opened(trace, size=Size(100, 60)), at("cutlass"), *do("details"))
+    assert "short name" not in laid_over(state)
+    assert "cudnn: a library of kernels" in laid_over(state)

@@ -281,6 +281,32 @@ def test_the_ranks_page_without_a_job_fits_80_by_24(mlp: Trace) -> None:
     assert NO_JOB in drawn(after(opened(mlp, size=Size(80, 24)), *do("ranks")))
 
 
+def test_one_trace_of_a_job_says_how_to_open_the_others(paths: tuple[str, ...]) -> None:
+    state = after(opened(open_trace(paths[2]), size=Size(80, 24)), *do("ranks"))
+    text = drawn(state)
+    assert "This trace is rank 2 of 4." in text
+    assert 'fusetui open FOLDER, then "all ranks"' in text
+    assert NO_JOB not in text
+
+
+def test_a_rank_without_a_number_is_one_of_its_job(
+    trace_of: Callable[..., Trace],
+    launched: Callable[..., list[dict[str, Any]]],
+) -> None:
+    trace = trace_of(launched(1, 0, 10), distributedInfo={"world_size": 8})
+    text = drawn(after(opened(trace, size=Size(80, 24)), *do("ranks")))
+    assert "This trace is one rank of 8." in text
+
+
+def test_a_job_of_one_rank_has_no_others(
+    trace_of: Callable[..., Trace],
+    launched: Callable[..., list[dict[str, Any]]],
+) -> None:
+    info = {"rank": 0, "world_size": 1}
+    trace = trace_of(launched(1, 0, 10), distributedInfo=info)
+    assert NO_JOB in drawn(after(opened(trace, size=Size(80, 24)), *do("ranks")))
+
+
 def test_the_headline_of_a_job_uses_the_lines_below_a_short_table(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:

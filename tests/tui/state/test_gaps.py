@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from tests.tui.explainable import training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
+from fusetui.analysis.why.model import IDLE
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.drawing.range_lines import describe_gap_with_legend
+from fusetui.tui.drawing.range_lines import (
+    describe_gap_with_legend,
+    format_idle_legend,
+    list_idle_letters,
+)
 from fusetui.tui.drawing.schemes import UNICODE
+from fusetui.tui.drawing.timeline import find_visible_idle_reasons
 from fusetui.tui.layout.frame import divide_timeline
 from fusetui.tui.layout.view import find_gap_times, find_selected_times
 from fusetui.tui.pages.overlays import OVERLAYS
@@ -58,11 +65,76 @@ def test_the_letters_are_explained_also_beside_a_gap(
     assert "idle reasons:   p Python" in drawn(state)
 
 
-def test_a_gap_that_is_cut_says_so(known: State) -> None:
-    gap = after(known, *do("next-gap")).view.gap
+def legend(state: State) -> str:
+    """The line below the timeline that explains the letters of idle reasons."""
+    (line,) = [line for line in drawn(state).splitlines() if "idle reasons:" in line]
+    return line.strip()
+
+
+def windowed(state: State, begin: int, end: int) -> State:
+    """The timeline shows this window."""
+    return replace(state, session=state.session.windowed(0, begin, end))
+
+
+def test_the_letters_in_the_window_are_explained(known: State) -> None:
+    """Also below the summary, while nothing is selected."""
+    whole = replace(known, size=Size(200, 50))
+    assert "o CPU op" in legend(whole)
+    assert "c launch call" in legend(whole)
+    gap = after(whole, *do("next-gap")).view.gap
     assert gap
+    times = find_gap_times(known.side, gap)
+    assert times
+    in_gap = windowed(whole, times[0] + 400_000, times[0] + 500_000)
+    assert legend(in_gap) == "idle reasons:   p Python"
+    selected = after(whole, *do("next-gap"))
+    assert "o CPU op" in legend(selected)
+    longest_alone = windowed(selected, times[0] + 400_000, times[0] + 500_000)
+    assert legend(longest_alone) == "idle reasons:   p Python"
+
+
+def test_letters_in_the_lane_are_explained_before_the_colors_of_bars(
+    known: State,
+) -> None:
+    whole = replace(known, size=Size(80, 24))
+    cells = divide_timeline(80, 24).width
+    visible = find_visible_idle_reasons(whole.side, whole.view, cells, UNICODE)
+    listed = list_idle_letters(whole.side, whole.view, 80, UNICODE)
+    shorts = [text[2:] for text in listed]
+    in_cells = {IDLE[name].short for name in visible.in_cells}
+    in_bars = {IDLE[name].short for name in visible.in_bars} - in_cells
+    assert in_cells
+    assert in_bars
+    assert {*shorts[: len(in_cells)]} == in_cells
+    assert {*shorts[len(in_cells) :]} == in_bars
+
+
+def test_a_window_without_idle_time_explains_all_letters(known: State) -> None:
+    whole = replace(known, size=Size(200, 50))
+    kernel = int(whole.side.trace.gpu_rows[0])
+    begin = int(whole.side.trace.start[kernel]) - whole.side.origin
+    busy = windowed(whole, begin + 10_000, begin + 20_000)
+    assert "p Python" in legend(busy)
+    assert "o CPU op" in legend(busy)
+
+
+LETTERS_OF_REASONS = [f"{reason.letter} {reason.short}" for reason in IDLE.values()]
+
+
+@pytest.mark.parametrize("width", range(30, 300, 7))
+def test_a_legend_says_that_letters_are_left_out(width: int) -> None:
+    line = format_idle_legend(LETTERS_OF_REASONS, width, UNICODE.ellipsis)
+    left_out = [text for text in LETTERS_OF_REASONS if text not in line]
+    assert len(line) <= width
+    assert line.endswith("…") == bool(left_out)
+
+
+def test_a_gap_that_is_cut_says_so(known: State) -> None:
+    view = after(known, *do("next-gap")).view
+    assert view.gap
     lines = [
-        line.text for line in describe_gap_with_legend(known.side, gap, 80, 5, UNICODE)
+        line.text
+        for line in describe_gap_with_legend(known.side, view, view.gap, 80, 5, UNICODE)
     ]
     assert len(lines) == 5
     assert lines[3].endswith("…")

@@ -12,11 +12,13 @@ from tests.sources import nodes, python_files
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.why.model import IDLE
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kinds import KINDS
 from fusetui.report import diff_lines
+from fusetui.tui.drawing.details import LAUNCH_ARGS, MEANING_OF_ARG
 from fusetui.tui.drawing.memory import MEANING_OF_HOLDER
 from fusetui.tui.drawing.schemes import ASCII, UNICODE, spell_sign
 from fusetui.tui.drawing.timeline import ACTIVE
-from fusetui.tui.layout.kernel_table import SORTS
+from fusetui.tui.layout.kernel_table import IN_LEGEND, SORTS
 from fusetui.tui.layout.kinds import SliceKind
 from fusetui.tui.pages.ranks import COLUMNS as RANK_COLUMNS
 from fusetui.tui.registry import BY_NAME
@@ -29,6 +31,7 @@ from fusetui.tui.state.words import (
 )
 
 DECODERS = "src/fusetui/gpu/kernel_names"
+NOT_IN_THE_TABLE = {"kernels", "triton", "unknown"}  # only the search has them
 WITHOUT_MEANING = {"rule", "letters"}  # a line between panes; no character
 WORDS_OF_CLOSING_LINES = ("boundary", "earlier", "later", "overlap", "odd")
 WORDS_OF_NEWCOMERS = (
@@ -43,6 +46,21 @@ WORDS_OF_NEWCOMERS = (
     ),
     *("kernels whose work is known", "reconstructed", "looks like a secret"),
     *("ogs", "1C11", "4.64.64", "512x1.4", "x4", "s5"),
+    *("span", "GPU 0 queue 25", "annotations 7", "folded", "Activity Buffer Request"),
+    *("GPU 0 allocated", "GPU 0 reserved", "CPU allocated", "clocks differ"),
+    *("idle for an unknown reason", "idle waiting for launches"),
+    *("idle with work already queued", "CPU (lines A and B)"),
+    *("tiles", "waves", "the last 11 % full", "of peak bandwidth"),
+    "the last wave leaves 11 % of the SMs' time unused",
+    *("grid", "block (arg)", "registers per thread", "shared memory", "kind (arg)"),
+    *("In msg nelems", "Out msg nelems", "In split size", "Out split size"),
+    *("Group size", "Process Group Description", "est. achieved occupancy %"),
+    *("c64", "mxfp4_e2m1", "xregs", "large", "gen", "optimized", "NNT", "cute"),
+    *("cunn_SoftMaxForward fp32 8", "vectorized_gather int64 16"),
+    *("Rmsnorm2dFwd", "1024.5.5.3.3.3.1"),
+    *("bus bandwidth", "contention", "communication hidden behind compute"),
+    *("typical launch latency", "nothing (est. gain)"),
+    f"{UNICODE.levels.strip()} in the list of hits",
 )
 
 
@@ -106,6 +124,19 @@ def test_each_kind_in_the_legend_is_explained(page: str) -> None:
     last_of_gpu = [*SliceKind].index(SliceKind.GPU_OTHER)
     kinds = [kind.removeprefix("gpu-") for kind in [*SliceKind][: last_of_gpu + 1]]
     assert set(kinds) <= explained_on(page)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS - NOT_IN_THE_TABLE))
+def test_each_exact_kind_of_a_kernel_is_explained(kind: str) -> None:
+    """Those that the page of kernels shows after the kind of the legend."""
+    assert find_meaning(IN_LEGEND.get(kind, kind), "kernels")
+
+
+@pytest.mark.parametrize("arg", LAUNCH_ARGS)
+def test_each_arg_of_a_launch_is_explained(arg: str) -> None:
+    """In the help and beside its value."""
+    assert find_meaning(arg, "timeline")
+    assert arg in MEANING_OF_ARG
 
 
 @pytest.mark.parametrize("holder", MEANING_OF_HOLDER)

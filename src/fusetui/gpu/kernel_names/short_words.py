@@ -42,11 +42,39 @@ _FIXED: Final = {
     "(tem": "a template of Inductor; the number tells kernels of a file apart",
     "ring": "each rank passes data on to the next one",
     "tree": "data goes up and down a tree of ranks",
+    "optimized": "steps through memory with precomputed offsets",
+    "analytic": "computes each address, for any convolution",
+    "gen": "attention for the generation phase: a few new tokens for each sequence",
+    "cute": "written in CuTe, CUTLASS's language in Python",
+    "ogs": "gathers its input rows and scatters its output rows, for experts",
+    "Rmsnorm2dFwd": "the forward pass of an RMS norm over the rows of a matrix",
 }
 """The words that mean the same in every short text."""
 
 _TYPE: Final = r"(?:(?:mx|nv)?[bt]?fp?|u?int|mxint|c)\d{1,3}(?:_e\dm\d)?|bool|bf16"
 _MAX_TYPES: Final = 8
+_CUT: Final = "..."  # at the end of a short text that was cut
+_MEANINGS_OF_TYPES: Final = {
+    "c64": "complex: two fp32 values",
+    "c128": "complex: two fp64 values",
+    "mx": "elements that share a scale, 32 each",
+    "nvfp4": "floats of 4 bits that share a scale, 16 each",
+}
+"""Of types whose names do not say what they are, by how a name begins."""
+_VARIANTS_OF_CUDNN: Final = (
+    "xregs",
+    "small",
+    "medium",
+    "large",
+    "interior",
+    "stridedB",
+)
+"""Words in names of cuDNN's hand-tuned convolutions, whose meanings are not public."""
+_LAST_NUMBERS: Final = {
+    "cunn_SoftMaxForward": "elements that a thread loads at once",
+    "vectorized_gather": "bytes that a thread copies at once",
+}
+"""What the number at the end of a short text is, by the word that it begins with."""
 
 
 class _Pattern(NamedTuple):
@@ -88,7 +116,37 @@ def _explain_waves(match: re.Match[str], kernel: DecodedName) -> str:
     return f"threads of a work group: {along_m} x {along_n}"
 
 
+def _explain_types(role: str) -> Callable[[re.Match[str], DecodedName], str]:
+    """Return a function that explains a word of types. `role` says what the types are
+    of; a type whose name does not say what it is gets a meaning of its own."""
+
+    def explained(match: re.Match[str], kernel: DecodedName) -> str:
+        notes = []
+        for name in dict.fromkeys(match[0].replace("->", "*").split("*")):
+            for beginning, meaning in _MEANINGS_OF_TYPES.items():
+                if name.startswith(beginning):
+                    notes.append(f"{name}: {meaning}")
+        return "; ".join([role, *notes])
+
+    return explained
+
+
+def _explain_operand_layouts(match: re.Match[str], kernel: DecodedName) -> str:
+    """Explain `NNT` of triton_kernels: how the result and the operands are stored."""
+    if "matmul_ogs" not in kernel.name:
+        return ""
+    return "layouts of the result, A and B: N as stored, T transposed"
+
+
+def _explain_last_number(match: re.Match[str], kernel: DecodedName) -> str:
+    """Explain a number alone at the end of a short text; "" if it is not known."""
+    first_word, *_, last_word = kernel.short.split()
+    return _LAST_NUMBERS.get(first_word, "") if match[0] == last_word else ""
+
+
 _PATTERNS: Final = (
+    _Pattern(lazy_pattern(r"[NT]{3}"), _explain_operand_layouts),
+    _Pattern(lazy_pattern(r"\d{1,6}"), _explain_last_number),
     _Pattern(
         lazy_pattern(r"s(\d{1,3})"),
         lambda match, kernel: (
@@ -132,15 +190,15 @@ _PATTERNS: Final = (
     ),
     _Pattern(
         lazy_pattern(rf"(?:{_TYPE})(?:\*(?:{_TYPE})){{0,{_MAX_TYPES}}}->(?:{_TYPE})"),
-        lambda match, kernel: "types of the operands -> type of the result",
+        _explain_types("types of the operands -> type of the result"),
     ),
     _Pattern(
         lazy_pattern(rf"(?:{_TYPE})(?:\*(?:{_TYPE})){{1,{_MAX_TYPES}}}"),
-        lambda match, kernel: "types of the operands",
+        _explain_types("types of the operands"),
     ),
     _Pattern(
         lazy_pattern(rf"(?:{_TYPE})"),
-        lambda match, kernel: "the type of the elements",
+        _explain_types("the type of the elements"),
     ),
     _Pattern(
         lazy_pattern(
@@ -178,8 +236,11 @@ def _explain_short_word(word: str, kernel: DecodedName) -> str:
         return "what it can do to a tile before it stores it"
     if word in _FIXED:
         return _FIXED[word]
+    shown_word = word.removesuffix(_CUT)
+    if kernel.family == "cudnn" and shown_word in _VARIANTS_OF_CUDNN:
+        return "a variant of cuDNN's kernel; its meaning is not documented"
     for pattern in _PATTERNS:
-        match = pattern.form.fullmatch(word)
+        match = pattern.form.fullmatch(shown_word)
         if match:
             return pattern.meaning(match, kernel)
     return ""
