@@ -111,8 +111,8 @@ def is_unaligned(kernel: KernelName) -> bool:
 def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the product with the most time among the selected kernels.
 
-    The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
-    is not known.
+    The text is `, the longest being 12 times 141 x 512 by 512 x 30,522`, or `: ` and the
+    product if there is only one. It is "" where the shape is not known.
     """
     longest_row = kernels.longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
@@ -129,7 +129,7 @@ def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     products_at_once = amount.batch or 1
     times = f"{count(products_at_once)} times " if products_at_once > 1 else ""
 
-    before = ": " if int(is_selected.sum()) == 1 else ", mostly "
+    before = ": " if int(is_selected.sum()) == 1 else ", the longest being "
 
     return f"{before}{times}{left} by {right}"
 
