@@ -532,8 +532,9 @@ def describe_ceiling(why: Why) -> str:
         savings = f"an estimated {duration(ceiling.at_stake_ns)}, and {savings}"
     return (
         f"Kernels that reach the data-sheet rates in the same precision would save {savings}. "
-        f"This covers {percent(ceiling.known_ns, kernels_ns)} of kernel time "
-        f"({duration(ceiling.known_ns)}): the kernels whose work is known."
+        f"Only kernels whose work is known are included: "
+        f"{percent(ceiling.known_ns, kernels_ns)} of kernel time "
+        f"({duration(ceiling.known_ns)})."
     )
 
 

@@ -380,7 +380,8 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "
-        "for an event. Do not call .pin_memory() inline, because it makes another copy.",
+        "for an event. Do not call .pin_memory() in the loop, because each call makes "
+        "another copy.",
     )
 
 

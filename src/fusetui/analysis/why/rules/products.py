@@ -155,8 +155,8 @@ def _format_speedup(ratio: float) -> str:
 
 @Rule(
     needs=(LISTED_DEVICE,),
-    remedy='Use TF32, with torch.set_float32_matmul_precision("high"){nvidia: or, for '
-    "convolutions, torch.backends.cudnn.allow_tf32}. TF32 rounds inputs to a 10-bit "
+    remedy='To use TF32, call torch.set_float32_matmul_precision("high"){nvidia: or, for '
+    "convolutions, set torch.backends.cudnn.allow_tf32 = True}. TF32 rounds inputs to a 10-bit "
     "mantissa; autocast to bfloat16 rounds them to 7 bits.",
     of_kernels=True,
 )
