@@ -151,7 +151,7 @@ def why_missing(trace: Trace) -> str:
         return printable(f"no args are shown: {problem}")
     if trace.elements.text.at_hand:
         return ""
-    return "its args follow: the file is being unpacked"
+    return "unpacking the file to read the args..."
 
 
 LAUNCH_ARGS = (
@@ -600,7 +600,7 @@ def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
         if chain:
             return f"in {chain}"
         searched_part = (
-            "what was read of this trace" if trace.report.prefix else "this trace"
+            "the part that was read" if trace.report.prefix else "this trace"
         )
         return f"its launch is not recorded in {searched_part}"
     capture_text = ""

@@ -536,7 +536,7 @@ def reset(state: State) -> State:
     is_marked = mark_count or session.time_range or any(session.marked) or state.on_path
     is_moved = tuple(views) != session.views or tuple(first_lines) != state.tops
     if not is_moved and not is_marked:
-        return told(state, "all is as when it was opened")
+        return told(state, "everything is as it was when opened")
     reset_state = replace(state, session=session.reset(tuple(views)), on_path=False)
     sentence = "as when it was opened"
     if mark_count:

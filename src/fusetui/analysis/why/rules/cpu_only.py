@@ -110,7 +110,9 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     reason = f"for the data loader{_describe_longest_name(facts, loading_time)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        reason = "to receive batches that the data loader's workers have ready."
+        reason = (
+            "to receive batches that the data loader's workers have already loaded."
+        )
 
     yield Claim(
         text=f"The program waits {format_share_of_recording(facts, loading_time.ns)} {reason}",

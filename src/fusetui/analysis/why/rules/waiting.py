@@ -88,7 +88,9 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     )
     if were_ready:
         remedy = FEWER_BATCHES
-        reason = "to receive batches that the data loader's workers have ready."
+        reason = (
+            "to receive batches that the data loader's workers have already loaded."
+        )
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
