@@ -580,14 +580,14 @@ MemoryPage.actions = (
         name="memory-in",
         title="Zoom in",
         written="w + =",
-        help="about the cursor",
+        help="around the cursor",
         run=partial(memory.zoom, part=1, of=2),
     ),
     _action(
         name="memory-out",
         title="Zoom out",
         written="s -",
-        help="about the cursor",
+        help="around the cursor",
         run=partial(memory.zoom, part=2, of=1),
     ),
     _action(
@@ -629,7 +629,7 @@ MemoryPage.actions = (
         name="memory-before",
         title="Cursor left",
         written="left",
-        help="to the cell before",
+        help="to the previous cell",
         run=partial(memory.beside, by=-1),
     ),
     _action(

@@ -342,7 +342,7 @@ def _list_move_actions(
             name="row-up",
             title="Row up",
             written="k up",
-            help="the row before",
+            help="the previous row",
             run=partial(move, rows=-1),
         ),
         listed(
