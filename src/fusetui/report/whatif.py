@@ -364,11 +364,6 @@ def _describe_new_time(
     )
 
 
-def _capitalize(sentence: str) -> str:
-    """Return the sentence with a capital first letter; the rest stays as it is."""
-    return f"{sentence[:1].upper()}{sentence[1:]}"
-
-
 def _name_changes(answer: WhatIf | JobWhatIf) -> str:
     """Return the changes in words, joined by "and"."""
     return printable(" and ".join(answer.changes))
