@@ -59,7 +59,7 @@ MAX_KEYS_SHOWN = 5  # of those that wait for a list
 PALETTE = "palette"  # the action that opens it
 CLOSING_KEYS = ("enter", "escape")  # those that end a text
 FOCUS_KEYS = ("tab", "shift+tab")  # Textual's, without effect where nothing is focused
-NOT_PASTED = "a pasted text goes into the line of {command} or {search}, not here"
+NOT_PASTED = "you can paste text only into the input line of {command} or {search}"
 Typed = events.Key | events.Paste
 
 

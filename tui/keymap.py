@@ -57,7 +57,9 @@ def read_user_keymap(actions: Sequence[Action]) -> Keymap:
         return parse_keymap(read_text(path), str(path), actions)
     except FileNotFoundError:
         if named_place:
-            raise WrongFileError(f"{path} does not exist: {PLACE} names it.") from None
+            raise WrongFileError(
+                f"{path} does not exist, but {PLACE} names it."
+            ) from None
         return {}
 
 
@@ -98,7 +100,7 @@ def _parse_key(text: object) -> str:
     name = parse_key_name(text)
     if name:
         return name
-    sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
+    sentence = f'"{printable(text)}" is not a key; "w", "Esc", "Ctrl+r" and "F5" are'
     raise _WrongKeyError(sentence, written=f'"{text}"')
 
 

@@ -71,7 +71,7 @@ class LineHistory:
                 file.write(msgspec.json.encode(kept))
         except OSError as error:
             why = error.strerror or str(error)
-            return f"The lines that were typed were not kept: {why.lower()}."
+            return f"The typed lines were not saved: {why.lower()}."
         return ""
 
     def _limit_lines(self, before: KeptLines, prompt: Prompt) -> tuple[str, ...]:

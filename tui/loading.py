@@ -535,7 +535,7 @@ def load_dumps(
             post(partial(hang.failed, sentence=dumps.unread[0].reason))
 
 
-NO_CHANGE = "The selection is no change: write whatif kind:gemm x0.8, for example"
+NO_CHANGE = "The selection cannot be changed: type, for example, whatif kind:gemm x0.8"
 CHANGED_BY_ROLE = {
     Role.OP: "op",
     Role.CALL: "op",

@@ -257,7 +257,7 @@ def test_ranks_what_if_reports_the_gain_for_the_job(
     )
     assert "a step (launched) of the job would take 182 us instead of 262 us (" in out
     assert (
-        "Rank 0 arrives last in 3 of 3 collectives; after the change rank 1 does, in 3."
+        "Rank 0 arrives last in 3 of 3 collectives; after the change, rank 1 does, in 3."
     ) in out
     assert "Unchanged: rank 1." in out
     found = fusetui("ranks", tmp_path, "--what-if", "comm x0.5", "--json").json

@@ -35,7 +35,7 @@ def annotated(tmp_path: Path) -> str:
 async def test_app_says_that_modules_are_by_annotations(annotated: str) -> None:
     async with opened([annotated], LARGE) as (app, _):
         text = screen(app)
-    assert "modules of replayed kernels by annotations" in text
+    assert "modules of graph kernels from annotations" in text
     assert "captured" not in text
 
 

@@ -28,7 +28,7 @@ def pair(tmp_path: Path) -> str:
 async def test_a_capture_beside_it_is_found_and_told(tmp_path: Path) -> None:
     async with opened([pair(tmp_path)], LARGE) as (app, _):
         text = screen(app)
-    assert "replayed kernels as they were captured" in text
+    assert "kernels of graphs as captured" in text
     assert "In 2 of 2 graph replays, 26 events take their op, module and shapes" in text
     assert "captured on" not in text  # no lane of another trace
 

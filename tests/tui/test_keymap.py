@@ -82,7 +82,7 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
             'copy = "y"\nzoom_in = "w"',
             "keys.toml, line 2: there is no action zoom_in; zoom-in is",
         ),
-        ('\n\ncopy = "yy"', 'keys.toml, line 3: "yy" is no key'),
+        ('\n\ncopy = "yy"', 'keys.toml, line 3: "yy" is not a key'),
         ("copy = 3", "keys.toml, line 1: a key is a text"),
         (
             'copy = "y"\nhelp = "/"',
@@ -244,7 +244,7 @@ def test_arrows_are_words_where_there_is_only_ascii(mlp: Trace) -> None:
         ('\n\nsearch = "w"', "line 3: w is already the key of zoom-in"),
         ('zoom-in = "?"', "line 1: ? is already the key of help"),
         ('turn = "Enter"', "line 1: Enter is already the key of show"),
-        ('zoom-in = [\n "i",\n "no key",\n]', 'line 3: "no key" is no key'),
+        ('zoom-in = [\n "i",\n "no key",\n]', 'line 3: "no key" is not a key'),
     ],
 )
 def test_no_key_is_dead_in_silence(text: str, sentence: str) -> None:

@@ -106,7 +106,7 @@ def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
 def test_what_could_not_be_kept_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     history = after_lines(tmp_path / "file" / "history.json", SEARCH, "gemm")
-    assert history.keep().startswith("The lines that were typed were not kept: ")
+    assert history.keep().startswith("The typed lines were not saved: ")
 
 
 def test_only_the_user_can_read_the_file(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ def test_no_hint_is_cut(size: Size, lesson: State) -> None:
 
 def test_the_help_needs_no_width(lesson: State) -> None:
     shown = seen(after(lesson, resized(Size(60, 18), False), *do("help")))
-    assert "about the selection" in shown
+    assert "around the selection" in shown
 
 
 def test_no_figure_of_the_account_is_cut(lesson: State) -> None:

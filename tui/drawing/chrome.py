@@ -85,8 +85,8 @@ def _describe_busy_time(trace: Trace) -> str:
 
 
 JOINED_BY = {
-    CAPTURE: "replayed kernels as they were captured",
-    ANNOTATIONS: "modules of replayed kernels by annotations",
+    CAPTURE: "kernels of graphs as captured",
+    ANNOTATIONS: "modules of graph kernels from annotations",
 }
 
 

@@ -163,7 +163,7 @@ def why_missing(trace: Trace) -> str:
         return printable(f"no args are shown: {problem}")
     if trace.elements.text.at_hand:
         return ""
-    return "its args follow: the file is being unpacked"
+    return "unpacking the file to read the args..."
 
 
 LAUNCH_ARGS = (
@@ -644,7 +644,7 @@ def _describe_launch(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if calls_around:
         return f"in {calls_around}"
     if trace.report.prefix:  # the launch may be in what is still to be read
-        return "its launch is not recorded in what was read of this trace"
+        return "its launch is not recorded in the part that was read"
     return "its launch is not recorded in this trace"
 
 

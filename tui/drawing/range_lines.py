@@ -346,7 +346,7 @@ def _describe_busy_time(trace: Trace, figures: WindowFigures) -> str:
     GPU events."""
     if not figures.devices:
         searched_part = (
-            "what was read of this trace" if trace.report.prefix else "this trace"
+            "the part that was read" if trace.report.prefix else "this trace"
         )
         return f"no GPU events in {searched_part}"
     share = percent(figures.busy_ns, figures.span_ns * figures.devices)

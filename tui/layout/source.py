@@ -58,11 +58,11 @@ def _describe_slice(source: SliceSource) -> Iterator[ShownLine]:
     if source.kernel and source.kernel != source.name:
         yield ShownLine(f"recorded as {source.name}", "faint")
     if source.why_not:
-        yield ShownLine(f"Its lines are not known: {source.why_not}.")
+        yield ShownLine(f"Its lines are unknown: {source.why_not}.")
     if source.is_possible:
         yield ShownLine(
-            "The wrapper calls it several times, and fewer or more runs were recorded: "
-            "these are the lines of all its calls."
+            "The wrapper calls it several times, but the number of recorded runs differs, "
+            "so these are the lines of all its calls."
         )
     if source.kernel_file:
         yield ShownLine(f"kernel file {source.kernel_file}", "faint")

@@ -408,7 +408,7 @@ FlamePage.actions = (
         name="flame-out",
         title="Out",
         written="up k",
-        help="to the block around it",
+        help="to the enclosing block",
         run=move_outward,
     ),
     _action(
@@ -436,7 +436,7 @@ FlamePage.actions = (
         name="flame-back",
         title="Zoom out",
         written="escape",
-        help="to what is around it",
+        help="to the enclosing block",
         run=back,
     ),
     _action(

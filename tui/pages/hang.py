@@ -67,7 +67,7 @@ class HangPage(ListPage):
     """Ranks down, the numbers of collectives across."""
 
     name, title, key = HANG, "Hang", "7"
-    help = "which rank is missing in which collective, by flight-recorder dumps"
+    help = "which rank is missing in which collective, from flight-recorder dumps"
     copies = "line"
     hints = (
         "help help; row-down/row-up rank; hang-before/hang-after collective; "
@@ -374,7 +374,7 @@ HangPage.actions = (
         name="hang-first",
         title="First collective",
         written="0",
-        help="that the rings still have",
+        help="that the ring buffers still contain",
         run=partial(_go_to_end, is_last=False),
     ),
     _action(
@@ -402,7 +402,7 @@ HangPage.actions = (
         name="hang-reason",
         title="The reason",
         written="space",
-        help="the rank and collective that the answer is about",
+        help="the rank and collective that the answer reports",
         run=hang.go_to_reason,
     ),
 )

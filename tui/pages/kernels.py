@@ -184,7 +184,7 @@ class KernelsPage(ListPage):
         if row != NO_ROW:
             picture = make_slice_details(state, row, "longest instance")
         elif state.kernels.words:
-            picture = text([Said("no row has these words")])
+            picture = text([Said("no row contains these words")])
         else:
             picture = text([Said("this trace has neither kernels nor CPU ops")])
         return (Pane(details_height(size.height), picture),)
@@ -542,7 +542,7 @@ def switch_columns(state: State) -> State:
 
 
 NO_WORK = (
-    "FLOP and bytes are known of no kernel here; record_shapes=True records the inputs"
+    "FLOP and bytes of these kernels are unknown; record_shapes=True records the inputs"
 )
 
 _action = partial(action, section="In the kernels", where=on(NAME))
@@ -572,7 +572,7 @@ KernelsPage.actions = (
         name="filter-rows",
         title="Rows with words",
         written="/ &",
-        help="only those that have all words that are typed; kind:gemm library:cutlass",
+        help="only rows that contain all the words; kind:gemm library:cutlass",
         run=open_word_filter,
     ),
     _action(

@@ -109,7 +109,7 @@ def _describe_events(moments: Moments) -> str:
     return f"{number}, which differ from {compared_total} by {size(difference)}"
 
 
-NO_EVENTS = " No events in this file: it has what was allocated at its end alone."
+NO_EVENTS = " No events in this file: it contains only what was allocated at the end."
 
 
 class MemoryPage(ListPage):
@@ -117,7 +117,7 @@ class MemoryPage(ListPage):
 
     name, title, key = MEMORY, "Memory", "9"
     short = "Mem"
-    help = "who holds the memory of a GPU, by a snapshot or a trace"
+    help = "what holds GPU memory, from a snapshot or a trace"
     hints = (
         "help help; memory-in/memory-out zoom; memory-left/memory-right pan; "
         "memory-before/memory-after cursor; memory-peak highest; memory-turn open; show stack; "
@@ -312,7 +312,7 @@ class MemoryPage(ListPage):
         remarks = []
         why_apart = memory.why_apart(state) if state.sides else ""
         if why_apart:
-            remarks.append(f" its axis of time is its own: {why_apart}")
+            remarks.append(f" it has its own time axis: {why_apart}")
         moments = here(state).moments
         if not len(moments.history.events):
             remarks.append(NO_EVENTS)
@@ -457,11 +457,13 @@ class MemoryPage(ListPage):
         sentence says so."""
         if memory_of(state).is_map:
             detail_lines = self._about(state, state.size.width, every=True)
-            return OverlayLines("what lies in this segment", _plain_texts(detail_lines))
+            return OverlayLines(
+                "the blocks in this segment", _plain_texts(detail_lines)
+            )
         # 6: the borders and the indent of the overlay
         detail_lines = self._about(state, overlay_size(state).width - 6, every=True)
         if not detail_lines:
-            return "nothing of it is allocated at this moment"
+            return "none of it is allocated at this moment"
         return OverlayLines("where this was allocated", _plain_texts(detail_lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
@@ -579,14 +581,14 @@ MemoryPage.actions = (
         name="memory-in",
         title="Zoom in",
         written="w + =",
-        help="about the cursor",
+        help="around the cursor",
         run=partial(memory.zoom, part=1, of=2),
     ),
     _action(
         name="memory-out",
         title="Zoom out",
         written="s -",
-        help="about the cursor",
+        help="around the cursor",
         run=partial(memory.zoom, part=2, of=1),
     ),
     _action(
@@ -628,7 +630,7 @@ MemoryPage.actions = (
         name="memory-before",
         title="Cursor left",
         written="left",
-        help="to the cell before",
+        help="to the previous cell",
         run=partial(memory.beside, by=-1),
     ),
     _action(
@@ -656,7 +658,7 @@ MemoryPage.actions = (
         name="memory-peak",
         title="Highest",
         written="p",
-        help="where most is allocated in sight",
+        help="to the highest visible moment",
         run=memory.go_to_highest,
     ),
     _action(

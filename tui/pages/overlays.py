@@ -931,7 +931,7 @@ def _make_help(overlay: Help, width: int, glyphs: Glyphs) -> _Text:
     if typed:
         title = f"{HELP_TITLE}: {printable(overlay.words.strip())}"
         # without the blank line above the first section
-        return _Text(title, lines[1:] or [Said("neither a key nor a word has these")])
+        return _Text(title, lines[1:] or [Said("no key and no word matches")])
     about = [Said(line, "plain") for line in wrap(ABOUT_HELP, width)]
     return _Text(HELP_TITLE, [*about, *lines])
 
@@ -1053,7 +1053,7 @@ ACTIONS = (
         name="close",
         title="Close",
         written="escape q i",
-        help="what is read",
+        help="the open overlay",
         run=close,
         where=is_text,
     ),
@@ -1061,7 +1061,7 @@ ACTIONS = (
         name="help-filter",
         title="Narrow the keys",
         written="/",
-        help="to those that have all words that are typed",
+        help="to those that contain all the words",
         run=partial(replace, prompt=Prompt.FILTER),
         where=is_help,
     ),
@@ -1069,7 +1069,7 @@ ACTIONS = (
         name="raw",
         title="Raw JSON",
         written="r",
-        help="of the slice, as the file has it",
+        help="of the slice, as in the file",
         run=toggle_raw_slice,
         where=is_slice,
     ),
@@ -1093,7 +1093,7 @@ ACTIONS = (
         name="beside",
         title="Open beside",
         written="b",
-        help="the trace that is open: the two are compared",
+        help="the open trace, to compare the two",
         run=beside,
         section=SECTION,
         where=is_choosing,

@@ -115,7 +115,7 @@ class Page(ABC):
 
     def why_no_table(self, state: State) -> str:
         """Return a sentence that says why the page has no table to save."""
-        return "this table is not known yet"
+        return "this table is not ready yet"
 
     def table_name(self, state: State) -> str:
         """Return the suggested file name of a saved table, without its ending."""
@@ -345,7 +345,7 @@ def _list_move_actions(
             name="row-up",
             title="Row up",
             written="k up",
-            help="the row before",
+            help="the previous row",
             run=partial(move, rows=-1),
         ),
         listed(

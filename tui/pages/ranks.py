@@ -310,7 +310,7 @@ class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
     name, title, key = RANKS, "Ranks", "7"
-    help = "which rank of a job is late, and who waits for it"
+    help = "which rank of a job is late, and which ranks wait for it"
     hints = (
         "help help; row-down/row-up move; show open its longest wait; "
         "ranks-beside beside whom it waits for; ranks-others beside others; "
@@ -329,7 +329,7 @@ class RanksPage(ListPage):
             name="ranks-others",
             title="Open beside other ranks",
             written="B",
-            help="as many as the screen has room for, on one time axis",
+            help="as many as fit on the screen, on one time axis",
             run=open_beside_others,
         ),
     )

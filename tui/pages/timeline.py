@@ -552,7 +552,7 @@ def reset(state: State) -> State:
     is_marked = mark_count or session.time_range or any(session.marked) or state.on_path
     is_moved = first_views != session.views or first_lines != state.tops
     if not is_moved and not is_marked:
-        return told(state, "all is as when it was opened")
+        return told(state, "everything is as it was when opened")
     reset_state = replace(
         state, session=session.reset(first_views), tops=first_lines, on_path=False
     )
@@ -603,7 +603,7 @@ RESET = action(
     name="reset",
     title="Reset",
     written="I",
-    help="folds, lanes, zoom, selection and marks, as when it was opened; u undoes it",
+    help="folds, lanes, zoom, selection and marks as they were when opened; u undoes it",
     run=reset,
     section=SECTION,
     where=on_timeline,

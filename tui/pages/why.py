@@ -81,7 +81,7 @@ class WhyPage(ListPage):
 
     name, title, key = "why", "Why", "5"
     copies = "line"
-    help = "where the time went, and what would help"
+    help = "where the time went, and what to change"
     hints = (
         "help help; row-down/row-up move; show show the evidence; details info; "
         "next-gap next gap; copy copy all as Markdown"

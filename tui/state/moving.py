@@ -184,14 +184,14 @@ ACTIONS = (
         name="zoom-in",
         title="Zoom in",
         written="w + =",
-        help="about the selection",
+        help="around the selection",
         run=make_move(moves.zoom, 1, 2),
     ),
     _here(
         name="zoom-out",
         title="Zoom out",
         written="s -",
-        help="about the selection",
+        help="around the selection",
         run=make_move(moves.zoom, 2, 1),
     ),
     _here(
@@ -247,7 +247,7 @@ ACTIONS = (
         name="lane-up",
         title="Previous lane",
         written="K",
-        help="the first line of the one before",
+        help="the first line of the previous lane",
         run=make_move(moves.select_in_next_lane, -1),
     ),
     _here(
@@ -268,7 +268,7 @@ ACTIONS = (
         name="to-kernel",
         title="To the kernel",
         written="]",
-        help="from a launch or op",
+        help="of the launch or op",
         run=make_jump(
             moves.select_launched_kernel, "No GPU event was launched from here"
         ),
@@ -277,7 +277,7 @@ ACTIONS = (
         name="to-launch",
         title="To the launch",
         written="[",
-        help="then the ops around",
+        help="then to the enclosing ops",
         run=make_jump(
             moves.select_launch, "No launch and nothing around this was recorded"
         ),
@@ -286,7 +286,7 @@ ACTIONS = (
         name="zoom-to",
         title="Zoom to the slice",
         written="enter z",
-        help="half of the width",
+        help="to half of the width",
         run=make_move(moves.zoom_to_selection),
     ),
     _here(
@@ -328,7 +328,7 @@ ACTIONS = (
         name="undo",
         title="Undo the movement",
         written="u",
-        help="back to the view before",
+        help="back to the previous view",
         run=undo,
     ),
     _here(
@@ -349,7 +349,7 @@ ACTIONS = (
         name="other-side",
         title="Other side",
         written="tab shift+tab",
-        help="of two traces: what the keys act on",
+        help="the trace that the keys act on",
         run=other_side,
         needs=why_no_second_trace,
     ),
@@ -359,7 +359,7 @@ MARKING = (
         name="range",
         title="Range of time",
         written="v",
-        help="from here; v again: to there",
+        help="from here; press v again to end it",
         run=choose_range,
         section=SECTION,
     ),
@@ -367,7 +367,7 @@ MARKING = (
         name="mark",
         title="Set a mark",
         written="m",
-        help="then a letter: this window and selection; :mark a NOTE",
+        help="then a letter; saves the window and the selection; :mark a NOTE",
         run=partial(replace, prompt=Prompt.SET_MARK),
     ),
     _here(
@@ -547,21 +547,21 @@ ARRANGING = (
         name="sort",
         title="Sort the lanes",
         written="S",
-        help="by busy time, or not",
+        help="by busy time, or in the original order",
         run=sort,
     ),
     _here(
         name="families",
         title="Streams by kind",
         written="F",
-        help="how much of the time each kind of kernels takes",
+        help="the share of each kernel kind over time",
         run=families,
     ),
     _here(
         name="unfold-all",
         title="Unfold all lanes",
         written="U",
-        help="and show what is hidden; again: back",
+        help="and show hidden lanes; press again to go back",
         run=unfold,
     ),
 )

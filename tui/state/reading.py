@@ -295,7 +295,7 @@ STOP = action(
     name="stop",
     title="Stop reading",
     written="escape",
-    help="and keep what was read of the trace",
+    help="and keep the part that was read",
     run=stop,
     where=_is_reading,
     needs=nothing,
@@ -304,7 +304,7 @@ CHOOSE = action(
     name="choose",
     title="Other traces",
     written="o",
-    help="the others that were named, and recent ones",
+    help="from the command line, and recent ones",
     run=choose,
     needs=nothing,
 )

@@ -239,7 +239,7 @@ ACTIONS = (
         name="path",
         title="Critical path",
         written="P",
-        help="marked on the lanes, or not",
+        help="show or hide it on the lanes",
         run=mark,
     ),
     _here(
@@ -260,7 +260,7 @@ ACTIONS = (
         name="path-rows",
         title="Critical path in rows",
         written="",
-        help="what is on it, and the slack of the rest",
+        help="the critical path, and the slack of other work",
         run=rows,
     ),
     action(

@@ -721,7 +721,7 @@ NEVER_ASKED = (
     "folder was missing at startup"
 )
 FORKED = (
-    "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
+    "it is a fork, and a fork has no libkineto thread: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'
 )
 NO_TRACE = "it stopped before its trace was complete"

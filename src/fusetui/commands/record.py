@@ -108,7 +108,7 @@ def describe_left_out_forks(forks: Collection[Process]) -> list[str]:
     pids = several([str(fork.pid) for fork in forks], MAX_NAMED_PIDS)
     return [
         f"{plural(len(forks), 'fork')} of {program} cannot be recorded ({pids}): a fork "
-        "has no thread of libkineto. To record workers, start them with spawn: "
+        "has no libkineto thread. To record workers, start them with spawn: "
         'multiprocessing.set_start_method("spawn"), DataLoader(multiprocessing_context="spawn").'
     ]
 

@@ -521,8 +521,8 @@ def _describe_last_rank(answer: JobWhatIf) -> Iterator[str]:
     else:
         yield "No rank arrives last;"
     if not after.last_after:
-        yield "after the change no rank does."
+        yield "after the change, no rank does."
     elif after.rank == before.rank:
-        yield f"after the change it still does, in {count(after.last_after)}."
+        yield f"after the change, it still does, in {count(after.last_after)}."
     else:
-        yield f"after the change rank {after.rank} does, in {count(after.last_after)}."
+        yield f"after the change, rank {after.rank} does, in {count(after.last_after)}."

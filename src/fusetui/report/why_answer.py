@@ -531,9 +531,10 @@ def describe_ceiling(why: Why) -> str:
     if ceiling.at_stake_ns:
         savings = f"an estimated {duration(ceiling.at_stake_ns)}, and {savings}"
     return (
-        f"Better kernels of the same precision could save {savings} at data-sheet rates. "
-        f"This covers {percent(ceiling.known_ns, kernels_ns)} of kernel time "
-        f"({duration(ceiling.known_ns)}): the kernels whose work is known."
+        f"Kernels that reach the data-sheet rates in the same precision would save {savings}. "
+        f"Only kernels whose work is known are included: "
+        f"{percent(ceiling.known_ns, kernels_ns)} of kernel time "
+        f"({duration(ceiling.known_ns)})."
     )
 
 

@@ -30,7 +30,7 @@ Specs = tuple[ColumnSpec, ...]
 FILE = ColumnSpec(
     name="file",
     kind="text",
-    meaning="the trace, as it was named; where several were given",
+    meaning="the trace, as named in the command, if there are several",
     first=True,
 )
 BY: Final = {

@@ -149,7 +149,7 @@ def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
         (
             "aten::add",
             {},
-            "torch.compile fuses. This advice needs torch 2.0 or later for torch.compile.",
+            "torch.compile fuses. torch.compile requires torch 2.0 or later.",
         ),
         ("aten::add", {"baseTimeNanoseconds": 1_700_000_000}, "torch.compile fuses."),
         ("Torch-Compiled Region: 0/0", {}, "torch.compile fuses."),
@@ -172,10 +172,7 @@ def test_selective_checkpoints_are_advised_with_the_version_they_need(
     """Those of torch 2.4 have another interface, for the compiler only."""
     name = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
     trace = trace_of([event()], baseTimeNanoseconds=1)
-    assert (
-        add_versions(name, trace)
-        == f"{name} This advice needs torch 2.5 or later for {name}."
-    )
+    assert add_versions(name, trace) == f"{name} {name} requires torch 2.5 or later."
 
 
 def test_settings_of_one_version_are_named_together(
@@ -183,8 +180,8 @@ def test_settings_of_one_version_are_named_together(
 ) -> None:
     text = add_versions("torch.compile, fused=True, TORCH_LOGS.", trace_of([event()]))
     assert text.endswith(
-        " This advice needs torch 2.0 or later for torch.compile and fused=True, and "
-        "torch 2.1 or later for TORCH_LOGS."
+        " torch.compile and fused=True require torch 2.0 or later, and TORCH_LOGS "
+        "requires torch 2.1 or later."
     )
 
 

@@ -116,7 +116,7 @@ def test_schedules_of_later_releases_are_explained(says: Says) -> None:
     found = says(f"{head}_rM_TN_schPd2x1x2x3_dynB_sm100f", stages=3)
     meanings = {found.name[start:end]: meaning for start, end, meaning in found.parts}
     assert meanings["schPd2x1x2x3"] == "persistent blocks"
-    assert meanings["dynB"].startswith("the sizes of the batches")
+    assert meanings["dynB"].startswith("the batch sizes")
     assert meanings["TN"].startswith("tn: A is read transposed")
     static = says(f"{head}_TN_schedS_sm100f", stages=3)
     assert "one block for each tile" in [meaning for _, _, meaning in static.parts]

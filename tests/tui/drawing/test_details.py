@@ -240,7 +240,7 @@ def test_a_packed_file_that_has_changed_is_not_waited_for(
     path = tmp_path / "a.json.gz"
     path.write_bytes(gzip.compress(json.dumps(mlp_events()).encode()))
     trace = open_trace(str(path))
-    assert "its args follow: the file is being unpacked" in said(trace, "gemm")
+    assert "unpacking the file to read the args..." in said(trace, "gemm")
     path.write_bytes(b"another")
     assert "no args are shown: " in " ".join(said(trace, "gemm"))
 

@@ -103,7 +103,7 @@ def test_rows_with_words_are_listed_and_all_rows_again(mlp: Trace) -> None:
 def test_words_that_no_row_has_leave_an_empty_list(mlp: Trace) -> None:
     state = filter_by_words(after(opened(mlp), *do("kernels")), "gelu nowhere")
     assert PAGE.rows(state).count == 0
-    assert "no row has these words" in drawn(state)
+    assert "no row contains these words" in drawn(state)
     assert after(state, *do("show")).hint == "the list is empty"
     table = PAGE.table(state)
     assert table is not None
@@ -212,7 +212,7 @@ def test_sorting_by_work_shows_its_columns_and_puts_the_unknown_last(sort: str) 
 
 def test_nothing_is_claimed_where_the_work_is_not_known(mlp: Trace) -> None:
     state = after(opened(mlp), explained, *do("kernels", "kernel-columns"))
-    assert state.hint.startswith("FLOP and bytes are known of no kernel here")
+    assert state.hint.startswith("FLOP and bytes of these kernels are unknown")
     assert not state.kernels.shows_work
     early = after(opened(mlp), *do("kernels", "kernel-columns"))
     assert early.hint == "Computing the work of kernels..."

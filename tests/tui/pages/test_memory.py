@@ -362,7 +362,7 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
         assert int(there.by_category(number, borders).sum()) == asked
     shown = after(remembered(State(size=SIZE), path), *do("memory-map"))
     assert "in use" in drawn(shown)
-    assert "what lies in this segment" in laid_over(after(shown, *do("show")))
+    assert "the blocks in this segment" in laid_over(after(shown, *do("show")))
     kinds = {int(kind) for kind in there.category_numbers}
     amounts = found.by_category(np.array([last]))[:, 0]
     assert kinds == set(np.flatnonzero(amounts).tolist())

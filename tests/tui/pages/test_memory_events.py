@@ -233,7 +233,7 @@ def test_of_two_traces_it_is_the_one_that_has_the_keys(tmp_path: Path) -> None:
     there = answered(opened(*traces, size=WIDE))
     assert (there.page, "its own" in drawn(there)) == ("memory", False)
     turned = replace(there, active=1)
-    assert "its axis of time is its own: it is of the other trace" in drawn(turned)
+    assert "it has its own time axis: it is of the other trace" in drawn(turned)
     assert answered(turned).memory is not there.memory
     assert "its own" not in drawn(answered(turned))
 

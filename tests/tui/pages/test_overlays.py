@@ -62,7 +62,7 @@ def test_the_help_says_how_to_start_the_tour(mlp: Trace) -> None:
 
 def test_a_word_that_nothing_has_gives_a_sentence(mlp: Trace) -> None:
     state = narrowed(after(opened(mlp), *do("help")), "zyzzyva")
-    assert "neither a key nor a word" in laid_over(state)
+    assert "no key and no word matches" in laid_over(state)
 
 
 def test_the_heading_of_a_text_keeps_the_key_that_closes_it(mlp: Trace) -> None:

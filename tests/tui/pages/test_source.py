@@ -83,7 +83,7 @@ async def test_without_a_log_it_says_why_there_are_no_lines(tmp_path: Path) -> N
     path = Recording().call("key", ["graph_0_cpp_fused_0"]).write(tmp_path)
     async with opened([str(path)]) as (app, pilot):
         text = await pressed(app, pilot, "3", "V")
-    assert "Its lines are not known: no log." in text
+    assert "Its lines are unknown: no log." in text
 
 
 async def test_a_named_log_is_used(tmp_path: Path) -> None:

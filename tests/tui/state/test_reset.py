@@ -84,7 +84,7 @@ def test_nothing_of_a_trace_is_kept_after_a_reset(mlp: Trace) -> None:
 def test_where_nothing_changed_it_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     now = after(state, *do("reset"))
-    assert "as when it was opened" in now.hint
+    assert "as it was when opened" in now.hint
     assert now.session is state.session
 
 

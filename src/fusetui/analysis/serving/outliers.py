@@ -239,7 +239,9 @@ def _divide_excess(
 
     own_kernels = _TimeDifference(
         subject="kernels run",
-        circumstance=_describe_dominant_kernel(trace, step, median_step),
+        circumstance=_describe_dominant_kernel(
+            trace, step, median_step, own_kernels_ns
+        ),
         ns=own_kernels_ns,
     )
     other_kernels = _TimeDifference(
@@ -320,7 +322,9 @@ def _kernels_of_step(trace: Trace, step: Pass) -> Rows:
     return kernels
 
 
-def _describe_dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> str:
+def _describe_dominant_kernel(
+    trace: Trace, step: Pass, median_step: Pass, additional_ns: int
+) -> str:
     """Name the kernel that takes the most additional time in a step, compared with the
     median step.
 
@@ -328,9 +332,11 @@ def _describe_dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> st
         trace: The trace of the server.
         step: The step, which takes longer.
         median_step: The median step.
+        additional_ns: How much longer the kernels of the step run in all.
 
     Returns:
-        `, mostly NAME (3 launches, instead of 2)`; "" if the step has no kernels.
+        `, mostly NAME (3 launches, instead of 2)`, or `, especially NAME` if the kernel
+        takes no more than half of the additional time; "" if the step has no kernels.
     """
     kernels = _kernels_of_step(trace, step)
     usual_kernels = _kernels_of_step(trace, median_step)
@@ -350,7 +356,9 @@ def _describe_dominant_kernel(trace: Trace, step: Pass, median_step: Pass) -> st
     else:
         comparison = f"instead of {count(usual_launches)}"
     kernel = short_name(trace.names[name_index])
-    return f", mostly {kernel} ({count(launches)} launches, {comparison})"
+    kernel_ns = ns_by_name[name_index] - usual_ns_by_name[name_index]
+    which = "mostly" if 2 * kernel_ns > additional_ns else "especially"
+    return f", {which} {kernel} ({count(launches)} launches, {comparison})"
 
 
 def _sum_ns_by_name(trace: Trace, kernels: Rows) -> Counter[int]:

@@ -19,7 +19,9 @@ from fusetui.analysis.why.model import (
     Wanted,
 )
 from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import NO_ROW, Flags, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 
@@ -213,6 +215,21 @@ def format_share_of_work(facts: Facts, ns: int) -> str:
         return text
 
     return f"{text.removesuffix(')')}, {percent(ns, busy_ns)} of the busy time)"
+
+
+def name_most_frequent(trace: Trace, rows: Rows) -> str:
+    """Name some rows: `aten::item`, or `mostly aten::item` if there are several names.
+
+    It is `most often aten::item` if no name has more than half of the rows.
+    """
+    rows_of_name = np.bincount(trace.name[rows])
+    most_frequent = int(rows_of_name.argmax())
+    name = printable(trace.names[most_frequent])
+    if rows_of_name[most_frequent] == len(rows):
+        return name
+
+    is_majority = 2 * rows_of_name[most_frequent] > len(rows)
+    return f"mostly {name}" if is_majority else f"most often {name}"
 
 
 def format_subject(total: int, noun: str, verb: str, suffix: str = "") -> str:

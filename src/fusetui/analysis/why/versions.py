@@ -81,6 +81,7 @@ def add_versions(remedy: str, trace: Trace) -> str:
     parts = []
     for version, names in names_by_version.items():
         major, minor = version
-        parts.append(f"torch {major}.{minor} or later for {' and '.join(names)}")
+        require = "requires" if len(names) == 1 else "require"
+        parts.append(f"{' and '.join(names)} {require} torch {major}.{minor} or later")
 
-    return f"{remedy} This advice needs {', and '.join(parts)}."
+    return f"{remedy} {', and '.join(parts)}."

@@ -51,7 +51,7 @@ _TRTLLM = lazy_pattern(
     r"_c(?:ga)?(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>(?:_[A-Za-z0-9]+)*)"
     r"_sm(?P<cc>\d{2,3})[af]?"
 )
-_DYNAMIC_BATCH: Final = "the sizes of the batches are known at run time only"
+_DYNAMIC_BATCH: Final = "the batch sizes are known only at run time"
 _MEANINGS: Final = {
     "dtype_out": "type of the result: {}",
     "dtype_a": "type of A: {}",

@@ -68,7 +68,7 @@ def test_idle_time_after_a_long_first_launch_is_less_certainly_host_bound(
     assert finding.certainty == certainty
     assert finding.try_ is not None
     is_cold = certainty == "likely"
-    assert finding.try_.startswith("Record later steps first") is is_cold
+    assert finding.try_.startswith("First, record later steps") is is_cold
 
 
 def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
@@ -85,7 +85,8 @@ def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
     ]
     (finding,) = found("warm-up", events)
     assert (
-        "warm-up, all of it in allocations (mostly 1 call to cudaFree)" in finding.text
+        "warm-up, all of it in allocations (mostly in 1 call to cudaFree)"
+        in finding.text
     )
 
 
@@ -315,7 +316,7 @@ def test_a_first_op_is_named_for_what_its_launches_leave(
     for ts, name in ((46_000, "mul"), (47_000, "add")):
         events += [event(f"aten::{name}", ts, 20), *launch(event, ts + 5, 5, name)]
     (finding,) = found("warm-up", events)
-    assert "in first op calls (mostly 1 call to aten::add)" in finding.text
+    assert "in first op calls (mostly in 1 call to aten::add)" in finding.text
 
 
 def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
@@ -331,7 +332,7 @@ def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
     events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]
     (finding,) = found("warm-up", events)
     assert (
-        "warm-up, all of it in first op calls (mostly 1 call to aten::inner)"
+        "warm-up, all of it in first op calls (mostly in 1 call to aten::inner)"
         in finding.text
     )
 
@@ -350,7 +351,7 @@ def test_an_op_that_launches_nothing_is_named_with_the_first_op_around_it(
     ]
     (finding,) = found("warm-up", events)
     assert (
-        "warm-up, all of it in first op calls (mostly 1 call to aten::arange, in aten::repeat)"
+        "warm-up, all of it in first op calls (mostly in 1 call to aten::arange, in aten::repeat)"
         in finding.text
     )
 

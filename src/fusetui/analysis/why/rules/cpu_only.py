@@ -25,6 +25,7 @@ from fusetui.analysis.why.rule import (
     Rule,
     format_share_of_recording,
     is_large_enough,
+    name_most_frequent,
 )
 from fusetui.analysis.why.rules.launches import advise_against_cpu_op
 from fusetui.analysis.why.rules.recompiling import graph_breaks
@@ -109,7 +110,9 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     reason = f"for the data loader{_describe_longest_name(facts, loading_time)}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        reason = "to receive batches that the data loader's workers have ready."
+        reason = (
+            "to receive batches that the data loader's workers have already loaded."
+        )
 
     yield Claim(
         text=f"The program waits {format_share_of_recording(facts, loading_time.ns)} {reason}",
@@ -164,7 +167,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"{calls} that read{s} one value of a tensor "
-        f"({_format_names(facts.trace, outer_reads)}) take{s} "
+        f"({name_most_frequent(facts.trace, outer_reads)}) take{s} "
         f"{format_share_of_recording(facts, reading_time.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
         at_stake_ns=reading_time.ns,
@@ -180,15 +183,6 @@ def _drop_nested_rows(trace: Trace, rows: Rows) -> Rows:
     parent = trace.parent[rows]
     is_nested: Flags = (parent != NO_ROW) & is_given[parent]
     return rows[~is_nested]
-
-
-def _format_names(trace: Trace, rows: Rows) -> str:
-    """Name some rows: `aten::item`, or `mostly aten::item` if there are several names."""
-    calls_of_name = np.bincount(trace.name[rows])
-    most_frequent = int(calls_of_name.argmax())
-    name = printable(trace.names[most_frequent])
-    has_others = np.count_nonzero(calls_of_name) > 1
-    return f"mostly {name}" if has_others else name
 
 
 @Rule(
@@ -213,7 +207,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text=f"CPU threads wait {format_share_of_recording(facts, waiting_time.ns)} in {calls} that "
-        f"{wait} for a GPU ({_format_names(facts.trace, waits)}). GPU work was not recorded.",
+        f"{wait} for a GPU ({name_most_frequent(facts.trace, waits)}). GPU work was not recorded.",
         rows=heaviest_rows(waits, trace.dur[waits]),
     )
 

@@ -117,8 +117,9 @@ def _find_far_kernels(kernels: Kernels) -> Flags:
 def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the kernels of the name with the most at stake among selected ones.
 
-    The text is `. Most of that is 12 x NAME: 3 ms at 40 %`, with their time and what
-    they reach of the attainable rate. For a single kernel it is only `: NAME`.
+    The text is `. Most of this time is in 12 x NAME (3 ms, 40 % of the attainable
+    rate)`, or `. The largest part` if it is no more than half. For a single kernel it is
+    only `: NAME`.
     """
     dominant = kernels.dominant_name(is_selected, kernels.bounded.excess_ns)
     if int(is_selected.sum()) == 1:
@@ -129,9 +130,11 @@ def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     attainable_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
     reached = percent(attainable_ns, taken_ns)
     kernels_text = f"{run_count} x {dominant.short_name}"
+    is_majority = 2 * taken_ns > kernels.total_ns(is_selected)
+    part = "Most" if is_majority else "The largest part"
 
     return (
-        f". Most of this time is in {kernels_text} ({duration(taken_ns)}, {reached} of the "
+        f". {part} of this time is in {kernels_text} ({duration(taken_ns)}, {reached} of the "
         "attainable rate)"
     )
 

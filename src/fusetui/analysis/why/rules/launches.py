@@ -40,6 +40,7 @@ from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     is_mostly_warm_up,
+    name_most_frequent,
     share_of_span,
     why_likely,
 )
@@ -48,12 +49,10 @@ from fusetui.analysis.why.warming import LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import lazy_pattern
-from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.arrays import (
     NO_ROW,
     Flags,
-    Int32s,
     Int64s,
     Rows,
     distinct,
@@ -92,10 +91,11 @@ AS_GRAPHS: Final = (
     "|nvidia:torch.cuda.graph() to replay the launches|:torch.compile to fuse kernels}"
 )
 """How to replay launches instead of making them, by what the device can."""
-LATER_FIRST: Final = "Record later steps first, to see whether the delay remains. Then"
+LATER_FIRST: Final = "First, record later steps to see whether the delay remains. Then"
 """What to do before anything else where most of the span is warm-up."""
 FEWER_LAUNCHES: Final = (
-    "Larger batches{training: and fused optimizers} also need fewer launches."
+    "Larger batches also reduce the number of launches per sample"
+    "{training:, and fused optimizers reduce the number per step}."
 )
 """What helps everywhere."""
 
@@ -542,7 +542,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
 
     calls = gaps.launch[is_slow]
     heaviest = heaviest_rows(calls, slow_ns)
-    calls_text = _describe_slow_calls(facts.trace, calls, heaviest[0])
+    calls_text = _describe_slow_calls(facts.trace, calls.astype(np.intp))
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {calls_text}.",
@@ -552,23 +552,22 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _describe_slow_calls(trace: Trace, calls: Int32s, heaviest: int) -> str:
+def _describe_slow_calls(trace: Trace, calls: Rows) -> str:
     """Describe slow launch calls: `one launch call of 2 ms, NAME`.
 
-    Several are `3 launch calls of more than 100 us, up to 2 ms, mostly NAME`.
+    Several are `3 launch calls of more than 100 us, up to 2 ms (mostly NAME)`.
 
     Args:
         calls: The calls, as rows of the trace.
-        heaviest: The call whose name stands for all.
     """
-    name = printable(trace.name_of(heaviest))
+    names = name_most_frequent(trace, calls)
     longest = duration(int(trace.dur[calls].max()))
     if len(calls) == 1:
-        return f"one launch call of {longest}, {name}"
+        return f"one launch call of {longest}, {names}"
 
     return (
-        f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
-        f"mostly {name}"
+        f"{count(len(calls))} launch calls of more than {duration(SLOW_NS)}, up to {longest} "
+        f"({names})"
     )
 
 

@@ -186,8 +186,8 @@ CASTS: Final = "Use one dtype throughout each block"
 """The remedy against casts."""
 MAX_NAME_CHARACTERS: Final = 80
 COPIES: Final = (
-    "Keep tensors in the layout in which they are read, because .contiguous(), "
-    ".clone(), reshaping a transposed tensor and assigning by index make copies"
+    "Keep tensors in the layout in which they are read. Avoid .contiguous(), "
+    ".clone(), reshaping transposed tensors and indexed assignment, all of which copy"
 )
 """The remedy against copies."""
 JOINS: Final = "Write into slices of one buffer instead of calling torch.cat"
@@ -380,7 +380,8 @@ def _report_pageable_copies(facts: Facts) -> Iterator[Claim]:
         kernels=copies,
         remedy="Use DataLoader(pin_memory=True) and .to(device, non_blocking=True). "
         "Before reading the result of a non-blocking copy to the host, wait "
-        "for an event. Do not call .pin_memory() inline, because it makes another copy.",
+        "for an event. Do not call .pin_memory() in the loop, because each call makes "
+        "another copy.",
     )
 
 

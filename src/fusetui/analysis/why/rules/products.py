@@ -111,8 +111,8 @@ def is_unaligned(kernel: KernelName) -> bool:
 def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     """Describe the product with the most time among the selected kernels.
 
-    The text is `, mostly 12 times 141 x 512 by 512 x 30,522`. It is "" where the shape
-    is not known.
+    The text is `, the longest being 12 times 141 x 512 by 512 x 30,522`, or `: ` and the
+    product if there is only one. It is "" where the shape is not known.
     """
     longest_row = kernels.longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
@@ -129,7 +129,7 @@ def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     products_at_once = amount.batch or 1
     times = f"{count(products_at_once)} times " if products_at_once > 1 else ""
 
-    before = ": " if int(is_selected.sum()) == 1 else ", mostly "
+    before = ": " if int(is_selected.sum()) == 1 else ", the longest being "
 
     return f"{before}{times}{left} by {right}"
 
@@ -155,8 +155,8 @@ def _format_speedup(ratio: float) -> str:
 
 @Rule(
     needs=(LISTED_DEVICE,),
-    remedy='Use TF32, with torch.set_float32_matmul_precision("high"){nvidia: or, for '
-    "convolutions, torch.backends.cudnn.allow_tf32}. TF32 rounds inputs to a 10-bit "
+    remedy='To use TF32, call torch.set_float32_matmul_precision("high"){nvidia: or, for '
+    "convolutions, set torch.backends.cudnn.allow_tf32 = True}. TF32 rounds inputs to a 10-bit "
     "mantissa; autocast to bfloat16 rounds them to 7 bits.",
     of_kernels=True,
 )

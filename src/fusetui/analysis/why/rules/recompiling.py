@@ -71,8 +71,8 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 BREAKS_ARE_ERRORS: Final = (
-    'Set TORCH_LOGS="graph_breaks" to see each break and its cause. torch.compile(fullgraph=True) makes '
-    "it an error."
+    'Set TORCH_LOGS="graph_breaks" to see each break and its cause. torch.compile(fullgraph=True) turns '
+    "a break into an error."
 )
 """The remedy against graph breaks."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import mode
 from typing import Final
 
 import msgspec
@@ -12,7 +11,7 @@ import numpy as np
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, name_most_frequent, share_of_span
 from fusetui.analysis.why.rules.missing_work import launch_calls
 from fusetui.analysis.why.warming import (
     MIN_STEPS_TO_COMPARE,
@@ -89,16 +88,18 @@ def recording(facts: Facts) -> Iterator[Claim]:
 WITHOUT_GPU_EVENTS: Final = (
     "Check the warnings that the profiler prints when it starts. Close other "
     "profilers and debuggers{nvidia: (Nsight, DCGM, cuda-gdb)}, because only one can "
-    "trace the GPU at a time. Allow tracing{nvidia: with "
-    "NVreg_RestrictProfilingToAdminUsers=0 or, in a container, --cap-add=SYS_ADMIN}. "
+    "trace the GPU at a time.{nvidia: To allow tracing, load the NVIDIA driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0 or start the container with "
+    "--cap-add=SYS_ADMIN.} "
     "On WSL, update the Windows driver or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
 WITHOUT_GPU_EVENTS_OF_NSYS: Final = (
     "Check the warnings of nsys; fusetui prints those that the export contains. "
     "Close other profilers and debuggers (torch.profiler, Nsight Compute, DCGM, "
-    "cuda-gdb), because only one can trace the GPU at a time. Allow tracing with "
-    "NVreg_RestrictProfilingToAdminUsers=0 or, in a container, --cap-add=SYS_ADMIN."
+    "cuda-gdb), because only one can trace the GPU at a time. To allow tracing, load the "
+    "NVIDIA driver with NVreg_RestrictProfilingToAdminUsers=0 or start the container "
+    "with --cap-add=SYS_ADMIN."
 )
 """The same remedy, where Nsight Systems recorded them."""
 WITHOUT_COUNTERS: Final = (
@@ -142,12 +143,9 @@ def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
 
 def _describe_launches(trace: Trace, launches: Rows) -> str:
     """Describe launch calls: `12 launch calls (mostly cudaLaunchKernel) were`."""
-    names = [trace.name_of(row) for row in launches.tolist()]
-    most_frequent = mode(names)
-    mostly = "mostly " if len(set(names)) > 1 else ""
     were = "was" if len(launches) == 1 else "were"
     calls = plural(len(launches), "launch call")
-    return f"{calls} ({mostly}{printable(most_frequent)}) {were}"
+    return f"{calls} ({name_most_frequent(trace, launches)}) {were}"
 
 
 def _note_stacks(facts: Facts) -> Iterator[Note]:

@@ -33,6 +33,7 @@ from fusetui.trace.model.arrays import (
     Rows,
     distinct,
     distinct_rows,
+    heaviest_id,
     last_at_or_before,
 )
 from fusetui.trace.model.columns import Trace
@@ -87,7 +88,9 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     )
     if were_ready:
         remedy = FEWER_BATCHES
-        reason = "to receive batches that the data loader's workers have ready."
+        reason = (
+            "to receive batches that the data loader's workers have already loaded."
+        )
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
@@ -231,28 +234,38 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         return
 
     waited_ns = facts.waited_for(calls)
-    heaviest = heaviest_rows(calls, waited_ns)
-    heaviest_call = heaviest[0]
-    name = printable(trace.name_of(heaviest_call))
-    call_count = _count_calls_like(trace, calls[waited_ns > 0], heaviest_call)
+    longest_calls = _describe_longest_calls(trace, calls, waited_ns)
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
 
     yield Claim(
         text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or "
-        f"freed, mostly in {plural(call_count, 'call')} to {name}.",
+        f"freed{longest_calls}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
-        rows=heaviest,
+        rows=heaviest_rows(calls, waited_ns),
         remedy=_choose_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
     )
 
 
-def _count_calls_like(trace: Trace, calls: Rows, call: int) -> int:
-    """Count those of some calls that have the same name as one call."""
-    has_same_name = trace.name[calls] == trace.name[call]
-    return int(np.count_nonzero(has_same_name))
+def _describe_longest_calls(trace: Trace, calls: Rows, waited_ns: Int64s) -> str:
+    """Name the calls for which the GPU waited longest: `, mostly in 2 calls to NAME`.
+
+    It is `, longest in` if the name has no more than half of the time.
+
+    Args:
+        calls: The calls, as rows of the trace.
+        waited_ns: How long the GPU waited during each.
+    """
+    longest_name = heaviest_id(trace.name[calls], waited_ns)
+    has_name = trace.name[calls] == longest_name
+    call_count = int(np.count_nonzero(has_name & (waited_ns > 0)))
+    is_majority = 2 * waited_ns[has_name].sum() > waited_ns.sum()
+
+    before = "mostly in" if is_majority else "longest in"
+    name = printable(trace.names[longest_name])
+    return f", {before} {plural(call_count, 'call')} to {name}"
 
 
 def _find_recurring_allocations(facts: Facts) -> Rows:

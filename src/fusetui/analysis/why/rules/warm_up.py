@@ -162,8 +162,9 @@ def _explain_doubt(steps: Steps) -> str | None:
 def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
     """Describe a part of the warm-up, with the name that the GPU waited for longest.
 
-    An example is `first kernel launches (mostly 19 calls to cudaLaunchKernel)`. Of ops,
-    the innermost one is named, and the first call around it too.
+    An example is `first kernel launches (mostly in 19 calls to cudaLaunchKernel)`. It
+    is `longest: 19 calls to` if the name has no more than half of the time. Of ops, the
+    innermost one is named, and the first call around it too.
 
     Args:
         is_alone: Whether no other part is named.
@@ -178,12 +179,19 @@ def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
     rows_with_wait = distinct(rows[waited_ns > 0])
     has_name = trace.name[rows_with_wait] == longest_name
 
-    mostly = "" if has_name.all() else "mostly "
+    of_name_ns = int(waited_ns[trace.name[rows] == longest_name].sum())
+    if has_name.all():
+        before = ""
+    elif 2 * of_name_ns > part.waited_ns:
+        before = "mostly in "
+    else:
+        before = "longest: "
+
     calls = _select_outermost(trace, rows_with_wait[has_name])
     text = f"{plural(len(calls), 'call')} to {frame_text(trace.names[longest_name])}"
     outer_op = _name_outer_op(trace, calls, slices.rows) if slices.of_ops else ""
 
-    return f"{slices.what} ({mostly}{text}{outer_op})"
+    return f"{slices.what} ({before}{text}{outer_op})"
 
 
 def _select_outermost(trace: Trace, rows: Rows) -> Rows:
