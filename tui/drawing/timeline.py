@@ -19,12 +19,14 @@ from fusetui.text.figures import percent, quantity
 from fusetui.timeline.cells import (
     SEVERAL,
     DepthRow,
+    edges,
     row_covering_window,
     sum_kind_in_cells,
 )
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.lane_lines import (
     draw_lane_line,
     draw_program_location_line,
@@ -397,6 +399,7 @@ UNITS = {"bytes": "B"}
 # cells that the largest value may take in the gutter, including the space before it
 LARGEST_VALUE_CELLS = 10
 NO_REASON = -1
+MAX_DEVICES_WITH_KEPT_CELLS = 16  # for one window
 BETWEEN = "  "  # two families of the legend
 _quantity = lru_cache(maxsize=1024)(quantity)
 """Few values are the largest of any window, and to write one exactly takes long."""
@@ -549,11 +552,12 @@ def find_visible_idle_reasons(
     that of the time axis, in cells."""
     visible = VisibleReasons(in_cells=set(), in_bars=set())
     for idle in side.insight.idle or ():
-        for cell in _compute_idle_cells(side, view, idle, width, glyphs):
-            if cell.reason == NO_REASON:
+        main = _find_main_reasons(side, idle, view.begin, view.end, width, glyphs.top)
+        for reason, level in set(zip(main.reasons, main.bar_heights, strict=True)):
+            if reason == NO_REASON:
                 continue
-            names = visible.in_bars if cell.level else visible.in_cells
-            names.add(idle.reasons[cell.reason].name)
+            names = visible.in_bars if level else visible.in_cells
+            names.add(idle.reasons[reason].name)
     return visible
 
 
@@ -576,20 +580,51 @@ def _compute_idle_cells(
     The main reason is the one with the most time in the cell. `idle` is the idle time
     of one device.
     """
-    borders = compute_cell_edges(side, view, width)
+    main = _find_main_reasons(side, idle, view.begin, view.end, width, glyphs.top)
+    selected_cells = _find_selected_gap_cells(side, view, idle, width)
+    cells = []
+    for x, (reason, level) in enumerate(
+        zip(main.reasons, main.bar_heights, strict=True)
+    ):
+        cells.append(IdleCell(reason, level, is_selected=x in selected_cells))
+    return cells
+
+
+class MainReasons(NamedTuple):
+    """What a line of idle time shows in each cell of the window."""
+
+    reasons: list[int]  # the index of the reason with the most time, or NO_REASON
+    bar_heights: list[int]  # 0 for a filled block
+
+
+@memo(MAX_DEVICES_WITH_KEPT_CELLS)
+def _find_main_reasons(
+    side: Side, idle: IdleTime, begin: int, end: int, width: int, top: int
+) -> MainReasons:
+    """Find the main idle reason of each of `width` cells, and the height of its bar.
+
+    Results are kept, because the line of a device and the legend both need them.
+
+    Args:
+        side: The trace.
+        idle: The idle time of one device.
+        begin: The begin of the window, in ns from the begin of the trace.
+        end: Its end.
+        width: The number of cells.
+        top: The height of a full cell.
+    """
+    borders = edges(begin + side.origin, end + side.origin, width)
     ns_by_reason = idle.within(borders)  # [reasons, cells]
     # a device that was never idle has no reasons
     if not len(ns_by_reason):
-        return [IdleCell(NO_REASON, 0, False)] * width
+        return MainReasons(reasons=[NO_REASON] * width, bar_heights=[0] * width)
     idle_ns = ns_by_reason.sum(axis=0)
     longest_reason = ns_by_reason.argmax(axis=0)
-    reasons = np.where(idle_ns > 0, longest_reason, NO_REASON).tolist()
-    bar_heights = _compute_idle_heights(idle_ns, np.diff(borders), glyphs.top)
-    selected_cells = _find_selected_gap_cells(side, view, idle, width)
-    cells = []
-    for x, (reason, level) in enumerate(zip(reasons, bar_heights, strict=True)):
-        cells.append(IdleCell(reason, level, is_selected=x in selected_cells))
-    return cells
+    reasons = np.where(idle_ns > 0, longest_reason, NO_REASON)
+    return MainReasons(
+        reasons=reasons.tolist(),
+        bar_heights=_compute_idle_heights(idle_ns, np.diff(borders), top),
+    )
 
 
 def _compute_idle_heights(idle_ns: Int64s, cell_ns: Int64s, top: int) -> list[int]:

@@ -42,7 +42,7 @@ from fusetui.tui.layout.answer import (
     moved,
 )
 from fusetui.tui.layout.text_layout import wrap_sentence
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import kernels
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.tree import MODULES
@@ -84,7 +84,6 @@ class Laid(NamedTuple):
 
     columns: ListColumns
     above: list[Styled]  # the verdict on at most two lines, and the account
-    reasons: list[str]  # `s sync` for each reason of idle time, the longest first
     rows: int  # of lists that are seen
 
 
@@ -93,7 +92,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     cursor."""
 
     side: Side
-    view: View  # of the timeline above
+    letters: tuple[str, ...]  # what `list_idle_letters` returns for the window above
     found: AnswerPage
     glyphs: Glyphs
     at: AnswerAt | None
@@ -101,13 +100,30 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         """Return what a drawn line depends on, as the key of a cache."""
-        window = self.view.begin, self.view.end
-        return self.side, window, self.found, self.at, self.title, y, width, height
+        letters = self.letters if self._is_legend(y, width, height) else None
+        what = (self.side, letters, self.found, self.at, self.title)
+        return (*what, y, width, height)
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         """Return line `y` of the summary; empty below its last line."""
+        if self._is_legend(y, width, height):
+            legend = format_idle_legend(self.letters, width, self.glyphs.ellipsis)
+            return [(legend, "faint")]
         lines = self._lines(width, height)
         return lines[y] if y < len(lines) else ()
+
+    def _is_legend(self, y: int, width: int, height: int) -> bool:
+        """Whether line `y` explains the letters of idle reasons. It is the last line,
+        and the only one that changes with the window of the timeline."""
+        return y == height - 1 and self._has_legend(width, height)
+
+    def _has_legend(self, width: int, height: int) -> bool:
+        """Whether there is a legend on a pane of this size: it needs a high or wide
+        one, or a short verdict."""
+        if not self.letters:
+            return False
+        is_large = height > ROOMY_LINES or width >= MIN_CELLS_WITH_REASONS
+        return is_large or len(self._verdict_lines(width)) == 1
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """Return the list and row at cell (x, y). The lines above the lists give row
@@ -119,8 +135,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines_above_rows = 2 + len(layout.above)  # the rule, and the titles of lists
         if y < lines_above_rows:
             return AnswerAt()
-        is_on_legend = layout.reasons and y == height - 1
-        if is_on_legend or y >= height:
+        if self._is_legend(y, width, height) or y >= height:
             return None
         last_shown = len(layout.columns.shown) - 1
         list_at_x = int(np.searchsorted(layout.columns.borders, x, side="right"))
@@ -143,23 +158,18 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return how the summary is laid out on a pane of this size: which lists fit,
         the lines above them, and how many rows they have.
 
-        The account of time needs a high pane; reasons of idle time need a high or wide
-        one, or a short verdict. The result is kept for each size.
+        The account of time needs a high pane. The result is kept for each size.
         """
         is_roomy = height > ROOMY_LINES
         lines_above = self._verdict_lines(width)
-        has_room = is_roomy or len(lines_above) == 1 or width >= MIN_CELLS_WITH_REASONS
-        reasons = []
-        if has_room:
-            reasons = list_idle_letters(self.side, self.view, width, self.glyphs)
         account = format_account_line(self.found.why, width - 2) if is_roomy else ""
         if account:
             lines_above.append((f" {account}", "plain"))
-        other_lines = 2 + len(lines_above) + (1 if reasons else 0)
+        legend_lines = 1 if self._has_legend(width, height) else 0
+        other_lines = 2 + len(lines_above) + legend_lines
         return Laid(
             columns=self._columns(width),
             above=lines_above,
-            reasons=reasons,
             rows=max(0, height - other_lines),
         )
 
@@ -183,17 +193,14 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
-        """Return all lines of the summary at this size. They are kept, because each
-        line is asked for by itself."""
+        """Return all lines of the summary at this size but the legend. They are kept,
+        because each line is asked for by itself."""
         layout = self._lay_out(width, height)
         cells_of_bar = bar_cells(width, len(layout.columns.shown))
         lines: list[Sequence[Styled]] = [self._heading(width)]
         lines += [[line] for line in layout.above]
         lines.append(self._titles(layout.columns, cells_of_bar))
         lines += self._join_rows(layout, cells_of_bar)
-        if layout.reasons:
-            legend = format_idle_legend(layout.reasons, width, self.glyphs.ellipsis)
-            lines.append([(legend, "faint")])
         return lines
 
     def _join_rows(self, laid: Laid, bar: int) -> Iterator[list[Styled]]:
@@ -508,11 +515,12 @@ def make_answer_pane(state: State, height: int) -> Pane | None:
     if answer_page is None:
         return None
     width = state.size.width
+    glyphs = choose_glyphs(state.ascii_only)
     picture = AnswerPicture(
         side=state.side,
-        view=state.view,
+        letters=tuple(list_idle_letters(state.side, state.view, width, glyphs)),
         found=answer_page,
-        glyphs=choose_glyphs(state.ascii_only),
+        glyphs=glyphs,
         at=state.answer_at,
         title=_format_title(state),
     )
