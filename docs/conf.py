@@ -77,7 +77,7 @@ PROJECT = (
 
 project = "fusetui"
 release = fusetui.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 # the source folder is the root, so that links are the same here and on GitHub
 root_doc = "README"
 include_patterns = ["*.md", "docs/**.md", "docs/notebook.ipynb", "sample_traces/**.md"]
