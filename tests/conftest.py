@@ -47,6 +47,15 @@ def pytest_configure() -> None:
         simulate()
 
 
+@pytest.fixture(autouse=True)
+def _subnormal_floats() -> None:
+    """A compiled kernel that is loaded (-ffast-math) has the processor replace floats
+    below 2e-308 by zero from then on, in tests that follow as well."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "set_flush_denormal"):
+        torch.set_flush_denormal(False)
+
+
 Events = Sequence[dict[str, Any]]
 PACKAGES = ("src", "capture", "kernels", "sample_traces", "tui")
 

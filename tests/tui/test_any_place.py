@@ -116,7 +116,7 @@ def test_help_is_narrowed_by_words(mlp: Trace) -> None:
     assert "Zoom to the slice" in lines[2]
     assert len(lines) == 3
     nothing = after(state, partial(overlays.narrowed, words="zoom zebra"))
-    assert "neither a key nor a word" in laid_over(nothing)
+    assert "no key and no word match" in laid_over(nothing)
     hostile = after(state, partial(overlays.narrowed, words="\x1b[31m"))
     assert "\x1b" not in laid_over(hostile)
 
@@ -229,7 +229,7 @@ async def test_a_paste_is_no_key(path: str) -> None:
         await pilot.pause()
         assert app.is_running
         assert (app.state.view, app.state.page) == (before, "timeline")
-        assert "pasted" in screen(app).splitlines()[-1]
+        assert "you can paste text only into" in screen(app).splitlines()[-1]
 
 
 async def test_a_paste_into_a_line_stays_there(path: str) -> None:
@@ -288,7 +288,7 @@ async def test_the_palette_is_named_and_opens(path: str) -> None:
         assert "Ctrl+p palette" in screen(app).splitlines()[-1]
         await pilot.press("question_mark", "slash", *"palette")
         await pilot.pause()
-        assert "every command by its name" in " ".join(screen(app).split())
+        assert "all commands by name" in " ".join(screen(app).split())
         await pilot.press("escape", "escape", "ctrl+p", *"whole")
         await pilot.pause(0.3)
         assert isinstance(app.screen, Palette)
