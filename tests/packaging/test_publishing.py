@@ -62,7 +62,12 @@ def test_the_help_names_pages_that_come_along() -> None:
     patterns = PROJECT["tool"]["setuptools"]["data-files"]["share/doc/fusetui"]
     shipped = {path.name for pattern in patterns for path in ROOT.glob(pattern)}
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
-    about_the_source_tree = {"files.md", "one-kernel.md", "releasing.md"}
+    about_the_source_tree = {
+        "ARCHITECTURE.md",
+        "files.md",
+        "one-kernel.md",
+        "releasing.md",
+    }
     assert pages - shipped == about_the_source_tree
     told = "".join(parser.format_help() for parser in command_parsers().values())
     named = set(re.findall(r"docs/\s*([\w-]+)\.md", told))
