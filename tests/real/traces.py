@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from tests.places import ROOT
 
-TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
+# an empty variable counts as unset, as everywhere else
+TRACES = Path(os.environ.get("FUSETUI_TRACES") or ROOT.parent / "shared" / "traces")
 FRESH = TRACES.parent / "fresh"
 """Traces that nothing was adjusted to."""
 PFTRACES = TRACES.parent / "pftrace"
