@@ -42,10 +42,15 @@ KNOWN = [
     '{"ph":"s","id":1,"ts":12.5}',
     '{"ph":"s","id":-1.5e-05,"ts":12.5}',
     '{"ph":"C","ts":999999999999,"args":{"value":[]}}',
-    '{"ph":"t","ts":1.9995}',  # no slice, between two microseconds
+    '{"ph":"t","ts":1712195495520256.875}',  # no slice, between two floats
+    '{"ph":"t","ts":1.9990}',
 ]
 LEFT = [
     "{}",
+    '{"ph":"t","ts":1.9995}',  # no slice, and Python reads the time as a float
+    '{"ph":"C","ts":1712195495520256.8749}',
+    '{"ph":"X","pid":-0}',  # the same process as 0
+    '{"ph":"X","tid":"\\u0061"}',  # the same thread as "a"
     '{"ph":"X","ts":-1}',
     '{"ph":"X","ts":1e3}',
     '{"ph":"X","ts":"1"}',

@@ -28,6 +28,7 @@ from fusetui.trace.model.arrays import (
     begins_runs,
     distinct,
     distinct_rows,
+    last_at_or_before,
     sums_of_ranges,
 )
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -38,7 +39,6 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.quantiles import percentiles_of_runs
-from fusetui.trace.model.sorted_arrays import count_until
 
 if TYPE_CHECKING:
     from fusetui.trace.layout.counters import Counter
@@ -410,9 +410,9 @@ def _count_open(begin: Int64s, end: Int64s) -> _OpenIntervals:
         end: The end of each.
     """
     time = distinct(np.concatenate((begin, end)))
-    begun = count_until(np.sort(begin), time)
-    ended = count_until(np.sort(end), time)
-    open_count = begun - ended
+    begun_count = last_at_or_before(np.sort(begin), time) + 1
+    ended_count = last_at_or_before(np.sort(end), time) + 1
+    open_count = begun_count - ended_count
     is_changed = begins_runs(open_count)
     return _OpenIntervals(
         time=time[is_changed], number=open_count[is_changed].astype(np.float64)

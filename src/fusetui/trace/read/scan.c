@@ -503,6 +503,7 @@ typedef struct {
     Span pid, tid;          /* as written: strings with their quotes */
     Span original_stream;   /* of an event that was moved to a lane; length 0: absent */
     Span whole;             /* the event itself */
+    Span start;             /* as written */
     int64_t start_ns, duration_ns;
     int64_t correlation, external_id, device; /* -1: absent */
     bool has_odd_device; /* its device is no integer, and Python decides what it means */
@@ -640,17 +641,26 @@ static bool read_phase(Cursor *text, unsigned char *phase) {
     return *phase > 0 && *phase < 128;
 }
 
-/* The id of a process or thread, as written: an integer, or a string with its quotes. */
+/* The id of a process or thread, as written: an integer, or a string with its quotes.
+Ids are compared as they are written, so one that can be written in two ways (-0, "\u0061")
+is left to Python. */
 static bool read_id(Cursor *text, Span *id) {
     const char *first = text->at;
     int64_t integer;
     bool has_escapes;
     if (skip_byte(text, '"')) {
-        if (!read_string_tail(text, id, &has_escapes)) return false;
-    } else if (!read_integer(text, &integer)) {
+        if (!read_string_tail(text, id, &has_escapes) || has_escapes) return false;
+    } else if (!read_integer(text, &integer) || (integer == 0 && *first == '-')) {
         return false;
     }
     *id = (Span){first, text->at - first};
+    return true;
+}
+
+static bool read_start(Cursor *text, Event *event) {
+    const char *first = text->at;
+    if (!read_time_ns(text, &event->start_ns)) return false;
+    event->start = (Span){first, text->at - first};
     return true;
 }
 
@@ -662,7 +672,7 @@ static bool read_event_field(Cursor *text, Event *event, int field) {
     case FIELD_NAME: return read_string(text, &event->name, &has_escapes);
     case FIELD_PID: return read_id(text, &event->pid);
     case FIELD_TID: return read_id(text, &event->tid);
-    case FIELD_START: return read_time_ns(text, &event->start_ns);
+    case FIELD_START: return read_start(text, event);
     case FIELD_DURATION: return read_time_ns(text, &event->duration_ns);
     case FIELD_ARGS: return read_args(text, event);
     default: return skip_value(text);
@@ -676,6 +686,7 @@ static const Event NO_FIELDS = {
     .pid = {"null", 4},
     .tid = {"null", 4},
     .original_stream = {"", 0},
+    .start = {"", 0},
     .correlation = -1,
     .external_id = -1,
     .device = -1,
@@ -826,6 +837,15 @@ static const char INSTANT_CATEGORY[] = "cpu_instant_event";
 /* Phases of slices that are written as two events: Python pairs them by their ids. */
 static const char PHASES_OF_PAIRS[] = "BEbeSF";
 
+/* Whether a time in microseconds has digits below a nanosecond. */
+static bool is_finer_than_ns(Span time) {
+    const char *point = memchr(time.at, '.', (size_t)time.length);
+    if (!point) return false;
+    for (const char *digit = point + 4; digit < time.at + time.length; digit++)
+        if (*digit != '0') return true;
+    return false;
+}
+
 static int add_event(Columns *columns, Event *event) {
     int status = DONE;
     if (event->phase == 'X' && IS(event->category, INSTANT_CATEGORY)) event->phase = 'i';
@@ -834,6 +854,8 @@ static int add_event(Columns *columns, Event *event) {
     } else if (strchr(PHASES_OF_PAIRS, event->phase)) {
         return LEFT_TO_PYTHON;
     } else {
+        /* Python has this time as a float, which may be rounded the other way. */
+        if (is_finer_than_ns(event->start)) return LEFT_TO_PYTHON;
         if (event->start_ns < columns->first_ns) columns->first_ns = event->start_ns;
         if (event->start_ns > columns->last_ns) columns->last_ns = event->start_ns;
         if (event->phase == 'M') status = add_label(columns, event);
