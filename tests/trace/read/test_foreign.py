@@ -160,6 +160,7 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
             b"V1128 no time",
             b'[{"ph": "X", "name": "a;b 1"}]',
         ),
+        b'[[1,[2,{}]],{"ph":"E"}]',  # a damaged event, no list of numbers
     ],
 )
 def test_ordinary_files_are_not_taken_for_foreign_formats(content: bytes) -> None:

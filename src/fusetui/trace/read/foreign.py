@@ -33,8 +33,9 @@ LINES_OF_STACKS = 8  # lines that are looked at
 UTF16_LE = lazy_pattern(rb"(?:[ \t\r\n]\0)*+[{\[]\0")
 UTF16_BE = lazy_pattern(rb"(?:\0[ \t\r\n])*+\0[{\[]")
 """JSON in UTF-16 without a mark of the order of its bytes."""
-TIMELINE = lazy_pattern(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
-"""Lists in a list, as export_memory_timeline writes them: no element is an event."""
+TIMELINE = lazy_pattern(rb"\s*\[\s*\[\s*-?[0-9]+\s*(?:\]|,\s*[-0-9])")
+"""A list whose first element is a list of numbers, as export_memory_timeline writes it: no
+element is an event."""
 TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
 PACKET_TAG = 0x0A  # of protobuf: field 1, of known length
 MAX_FIRST_PACKET_BYTES = 127  # of torch
