@@ -180,11 +180,11 @@ def opened(path: str) -> MemorySide:
 
 def measure_idle(accounts: Accounts) -> tuple[IdleTime, ...]:
     """Return the idle time of each device, in the order of the lanes of the devices."""
-    from fusetui.analysis.why.idle_time import idle_times
+    from fusetui.analysis.why.idle_time import prepare_idle_times
 
     idle_of_devices: list[IdleTime] = []
     for devices in accounts.devices_by_axis:
-        idle_of_devices += idle_times(devices)
+        idle_of_devices += prepare_idle_times(devices)
     return tuple(idle_of_devices)
 
 

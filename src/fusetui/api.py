@@ -485,12 +485,12 @@ class OpenTrace:
         These are its key figures, where the time of its GPUs went, the notices, and the
         first rows of three tables.
         """
-        from fusetui.analysis.why.selection import accounted
+        from fusetui.analysis.why.selection import account_for_selection
         from fusetui.report.why_answer import account_lines
         from fusetui.tables.drawn import table_html
 
         texts = [repr(self)]
-        account = accounted(self.trace)
+        account = account_for_selection(self.trace)
         if account.devices:
             texts.append("\n".join(account_lines(account, HTML_WIDTH)))
         texts += self.notices

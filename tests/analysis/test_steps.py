@@ -11,7 +11,7 @@ from fusetui.analysis.diff.windows import find_steps
 from fusetui.analysis.questions.groups import group_kernels
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.ranks.summary import extract_summary
-from fusetui.analysis.why.selection import accounted
+from fusetui.analysis.why.selection import account_for_selection
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
 from fusetui.trace.layout.steps import steps_of
@@ -20,7 +20,7 @@ from fusetui.trace.layout.steps import steps_of
 def every_answer_uses_the_same_steps(path: Path, count: int, by: str) -> None:
     trace = open_trace(str(path), cached=False)
     assert (len(steps_of(trace)), steps_of(trace).by) == (count, by)
-    assert len(summary(trace).steps) == len(accounted(trace).steps) == count
+    assert len(summary(trace).steps) == len(account_for_selection(trace).steps) == count
     assert len(find_steps(trace, "A")) == max(count, 1)
     assert len(extract_summary(trace, str(path)).steps) == count
     groups = group_kernels(trace, jobs(trace), "step")

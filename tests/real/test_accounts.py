@@ -73,7 +73,7 @@ def test_measured_before_in_a_step() -> None:
     """The GPU is idle for longer in the step than in its span, which begins later."""
     trace = open_trace(str(real("h100_owlv2")))
     (device,), steps = Accounts(trace).devices, steps_of(trace)
-    (account,) = device.over(steps.start, steps.end)
+    (account,) = device.account_for_windows(steps.start, steps.end)
     assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [
         1_211,
         644,
@@ -85,5 +85,5 @@ def test_step_of_owlv2_has_its_measured_span_and_idle_time() -> None:
     (device,) = Accounts(trace).devices
     assert round(device.span.span_ns / 1e6, 1) == 1078.3
     steps = steps_of(trace)
-    (step,) = device.over(steps.start, steps.end)
+    (step,) = device.account_for_windows(steps.start, steps.end)
     assert (round(step.span_ns / 1e6), round(step.idle_ns / 1e6)) == (1211, 644)

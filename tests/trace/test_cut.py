@@ -15,7 +15,7 @@ from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import DeviceAccount
-from fusetui.analysis.why.selection import Selection, accounted
+from fusetui.analysis.why.selection import Selection, account_for_selection
 from fusetui.commands.cut import _describe_whole
 from fusetui.trace import CannotReadError, Trace, open_trace
 from fusetui.trace.cut import farthest, part_of, texts_of
@@ -200,7 +200,7 @@ def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> Non
 def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None:
     trace = trace_of(slices(("kernel", "k", 10, 5)), cut_from=value)
     assert note_of(trace) == ""
-    assert accounted(trace).devices
+    assert account_for_selection(trace).devices
 
 
 any_trace = any_of(*WITH_GPU)
@@ -249,7 +249,9 @@ def _events(trace: Trace, begin: int, end: int) -> list[tuple[Any, ...]]:
 
 def _account(trace: Trace, begin: int, end: int) -> tuple[DeviceAccount, ...]:
     base = trace.begin_ns
-    return accounted(trace, Selection(from_ns=begin - base, to_ns=end - base)).devices
+    return account_for_selection(
+        trace, Selection(from_ns=begin - base, to_ns=end - base)
+    ).devices
 
 
 def _has_neighbors(trace: Trace, begin: int, end: int) -> bool:

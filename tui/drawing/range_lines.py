@@ -97,7 +97,7 @@ def _sum_gap_reasons(idle: IdleTime, gap: int) -> list[tuple[str, str]]:
     first. A reason is a key of IDLE."""
     begin = int(idle.begin[gap])
     end = int(idle.end[gap])
-    ns_by_reason = Counter(idle.over(begin, end))
+    ns_by_reason = Counter(idle.measure_window(begin, end))
     reasons = []
     for reason, ns in ns_by_reason.most_common():
         share_text = percent(ns, end - begin)
@@ -174,7 +174,7 @@ def list_idle_letters(side: Side, view: View, width: int, glyphs: Glyphs) -> lis
     ns_by_reason: Counter[str] = Counter()
     for idle_of_device in side.insight.idle or ():
         for reason in idle_of_device.reasons:
-            ns_by_reason[reason.name] += int(reason.before[-1])
+            ns_by_reason[reason.name] += int(reason.ns_before_each[-1])
     cells_of_axis = divide_timeline(width, 0).width
     visible = find_visible_idle_reasons(side, view, cells_of_axis, glyphs)
     names = [name for name, _ in ns_by_reason.most_common()]
@@ -313,7 +313,7 @@ def _sum_idle_reasons(side: Side, time_range: Range) -> list[tuple[str, int]]:
     end = min(time_range.end, trace.end_ns)
     ns_by_reason: Counter[str] = Counter()
     for device_idle in side.insight.idle or ():
-        ns_by_reason.update(device_idle.over(begin, max(begin, end)))
+        ns_by_reason.update(device_idle.measure_window(begin, max(begin, end)))
     return ns_by_reason.most_common()
 
 

@@ -614,7 +614,7 @@ def _find_main_reasons(
         top: The height of a full cell.
     """
     borders = edges(begin + side.origin, end + side.origin, width)
-    ns_by_reason = idle.within(borders)  # [reasons, cells]
+    ns_by_reason = idle.measure_between_edges(borders)  # [reasons, cells]
     # a device that was never idle has no reasons
     if not len(ns_by_reason):
         return MainReasons(reasons=[NO_REASON] * width, bar_heights=[0] * width)

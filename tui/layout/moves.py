@@ -146,7 +146,7 @@ def find_gap_at(side: Side, pid: Id, time: int) -> GapAt | None:
     device = side.insight.device(pid)
     if device < 0 or side.insight.idle is None:
         return None
-    gap = side.insight.idle[device].gap_at(time + side.origin)
+    gap = side.insight.idle[device].find_gap_at(time + side.origin)
     return GapAt(device, gap) if gap >= 0 else None
 
 

@@ -17,7 +17,7 @@ from fusetui.analysis.why.model import (
     Unknown,
     Why,
     list_considerable,
-    negligible,
+    list_negligible,
 )
 from fusetui.report import why_answer as say
 from fusetui.text.cutting import clip
@@ -358,7 +358,7 @@ def list_entries(why: Why) -> tuple[Entry, ...]:
     for unknown in why.cannot_tell:
         not_recorded[unknown.missing, unknown.record_with] = unknown
     entries: list[Entry] = [*list_considerable(why), *why.gaps, *not_recorded.values()]
-    negligible_findings = negligible(why)
+    negligible_findings = list_negligible(why)
     if negligible_findings:
         entries += [Heading(say.NEGLIGIBLE_HEADING), *negligible_findings]
     return tuple(entries)

@@ -148,7 +148,7 @@ def find_gap(side: Side, gap: Gap) -> GapAt | None:
     of its device is not known."""
     for device, idle_of_device in enumerate(side.insight.idle or ()):
         if exact_id(idle_of_device.device) == gap.device:
-            index = idle_of_device.gap_at(side.trace.begin_ns + gap.start_ns)
+            index = idle_of_device.find_gap_at(side.trace.begin_ns + gap.start_ns)
             return GapAt(device, index) if index >= 0 else None
     return None
 

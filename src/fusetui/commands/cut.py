@@ -116,7 +116,9 @@ def _describe_whole(trace: Trace, part: Excerpt, name: str) -> Whole:
 
     latency_ns_of_device: dict[str, int] = {}
     for devices in Accounts(trace).devices_by_axis:
-        for device, ns in zip(devices.named, devices.latency_ns.tolist(), strict=True):
+        for device, ns in zip(
+            devices.identities, devices.latency_ns.tolist(), strict=True
+        ):
             latency_ns_of_device[str(device.pid)] = ns
     return Whole(
         name,

@@ -91,12 +91,12 @@ def run_gaps(args: Namespace) -> int:
     """Print the longest idle times of a GPU with their causes, and return the exit
     code. Raises NoSuchSelectionError if the selected part does not exist, and
     CommandError."""
-    from fusetui.analysis.why.selection import accounted
+    from fusetui.analysis.why.selection import account_for_selection
     from fusetui.report import printed
     from fusetui.report.why import GapsDocument, format_gaps
 
     loaded = load(args.trace, args.captured_by)
-    answer = accounted(loaded.trace, parse_selection(args))
+    answer = account_for_selection(loaded.trace, parse_selection(args))
     max_gaps = None if args.all or not args.top else args.top  # --top 0 means all
     text = partial(format_gaps, answer, max_gaps)
     return shown(args, loaded, lambda: printed(answer, GapsDocument), text)

@@ -17,7 +17,7 @@ from fusetui.analysis.why.model import (
     Why,
     WhyDocument,
     list_considerable,
-    negligible,
+    list_negligible,
 )
 from fusetui.report import printed
 from fusetui.report.why_answer import (
@@ -260,7 +260,7 @@ def _fit_findings(
 def _format_negligible(why: Why, width: int) -> list[str]:
     """Return lines with the findings that are too small to matter, under a heading of
     their own. Empty if there are none."""
-    findings = negligible(why)
+    findings = list_negligible(why)
     if not findings:
         return []
     lines = ["", NEGLIGIBLE_HEADING]
@@ -273,7 +273,7 @@ def _format_negligible(why: Why, width: int) -> list[str]:
 def _append_left_out(why: Why, lines: list[str], room: int) -> list[str]:
     """Return the lines with how many negligible findings are not shown, if there is
     room for one more line."""
-    findings = negligible(why)
+    findings = list_negligible(why)
     if not findings or len(lines) >= room:
         return lines
     number = plural(len(findings), "negligible finding")
@@ -332,7 +332,7 @@ def why_markdown(why: Why, everything: bool = False) -> str:
     findings = list_considerable(why)
     if findings:
         lines += [*_number_findings(why, findings, 1), ""]
-    negligible_findings = negligible(why)
+    negligible_findings = list_negligible(why)
     if everything and negligible_findings:
         lines += [f"{NEGLIGIBLE_HEADING.capitalize()}:", ""]
         first_number = len(findings) + 1

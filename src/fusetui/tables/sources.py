@@ -309,11 +309,11 @@ def _compiled_kernel_record(
 
 def _make_gaps(trace: Trace, request: TableRequest) -> Records:
     """Make the rows of `gaps`: one for each time in which a GPU was idle."""
-    from fusetui.analysis.why.selection import accounted
+    from fusetui.analysis.why.selection import account_for_selection
     from fusetui.report.why_answer import find_main_reason
 
     all_gaps = msgspec.structs.replace(request.part, all_gaps=True)
-    account = accounted(trace, all_gaps)
+    account = account_for_selection(trace, all_gaps)
     records = []
     for gap, rows_at_end in zip(account.gaps, account._gap_rows, strict=True):
         event_row, launch_row = rows_at_end  # of the GPU event that ends the gap

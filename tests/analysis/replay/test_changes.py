@@ -20,7 +20,7 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.whatif import whatif
-from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.analysis.why.rules.fusion import find_fusable_runs
 from fusetui.sample_traces import lessons
 from fusetui.trace.load import open_trace
 
@@ -364,6 +364,6 @@ def test_workers_do_not_hurry(us: Us) -> None:
 def test_fuse_of_an_event_that_is_no_kernel_finds_nothing() -> None:
     """Event 0 is no kernel of the three fusable runs of the trace."""
     trace = open_trace(str(lessons.path("mlp-eager")))
-    assert len(runs_of(describe_kernels(trace)).ns) == 3
+    assert len(find_fusable_runs(describe_kernels(trace)).ns) == 3
     with pytest.raises(NoMatchError, match="with event 0"):
         whatif(trace, ["fuse:0"])

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusetui.analysis.why.account import Accounts, cpu_accounts
-from fusetui.analysis.why.idle_time import longest_gaps
+from fusetui.analysis.why.account import Accounts, account_for_cpu_threads
+from fusetui.analysis.why.idle_time import list_longest_gaps
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace import Trace
 
@@ -276,7 +276,7 @@ def test_an_event_of_no_length_ends_a_gap(trace_of: Make) -> None:
 
 def over(trace: Trace, *windows: tuple[int, int]) -> list[DeviceAccount]:
     begin, end = 1000 * np.array(windows).T
-    return Accounts(trace).devices[0].over(begin, end)
+    return Accounts(trace).devices[0].account_for_windows(begin, end)
 
 
 def test_gap_across_a_step_boundary_counts_on_both_sides(
@@ -372,9 +372,9 @@ def test_a_thread_that_waits_for_backward_does_what_the_engine_does(
     assert found["host_alloc"] == 40_000
     assert found["host_op"] == 50_000 - 40_000
     assert found["host_nothing"] == 88_000 - 50_000
-    (gap,) = longest_gaps(Accounts(trace).devices_by_axis).gaps
+    (gap,) = list_longest_gaps(Accounts(trace).devices_by_axis).gaps
     assert gap.op == "autograd::engine::evaluate_function: MulBackward0"
-    waiting, engine = cpu_accounts(Accounts(trace))
+    waiting, engine = account_for_cpu_threads(Accounts(trace))
     assert (waiting.op_ns, engine.op_ns) == (4_000 + 1_000, 50_000)
 
 
@@ -435,9 +435,9 @@ def test_an_engine_that_is_not_asked_does_what_the_other_thread_does(
     assert found["host_alloc"] == 25_000
     assert found["host_op"] == 40_000 - 25_000 + 6_000
     assert found["host_nothing"] == 88_000 - 46_000
-    (gap,) = longest_gaps(Accounts(trace).devices_by_axis).gaps
+    (gap,) = list_longest_gaps(Accounts(trace).devices_by_axis).gaps
     assert gap.op == "aten::loss"
-    waiting, engine = cpu_accounts(Accounts(trace))
+    waiting, engine = account_for_cpu_threads(Accounts(trace))
     assert (waiting.op_ns, engine.op_ns) == (44_000, 50_000)
 
 
@@ -479,5 +479,5 @@ def test_a_gap_before_backward_names_the_wait_that_drained_it(trace_of: Make) ->
         (node, "cudaStreamSynchronize"),
         ({**node, "name": "aten::other"}, None),
     ):
-        (gap,) = longest_gaps(Accounts(trace_of([*work, op])).devices_by_axis).gaps
+        (gap,) = list_longest_gaps(Accounts(trace_of([*work, op])).devices_by_axis).gaps
         assert gap.drained_by == drained_by

@@ -41,10 +41,13 @@ def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> N
     span = device.span
     assert adds_up(span)
     assert plain(span) == slow.account(
-        int(device.axis.begin_ns[device.number]), int(device.axis.end_ns[device.number])
+        int(device.axis.begin_ns[device.index_on_axis]),
+        int(device.axis.end_ns[device.index_on_axis]),
     )
     begin, end = np.array(windows).T
-    for (first, last), found in zip(windows, device.over(begin, end), strict=True):
+    for (first, last), found in zip(
+        windows, device.account_for_windows(begin, end), strict=True
+    ):
         assert adds_up(found)
         assert plain(found) == slow.account(first, last)
 

@@ -108,7 +108,7 @@ def test_no_kernel_is_expected_below_two_microseconds(
     kernel: Callable[..., Trace],
 ) -> None:
     trace = kernel("aten::mm", [[640, 640]] * 2, GEMM, us=3)
-    found = bounded(trace).bounded
+    found = bounded(trace).bounds
     assert (found.bound_ns.tolist(), found.excess_ns.tolist()) == ([2000], [1000])
 
 
@@ -161,7 +161,7 @@ def test_known_and_unknown_time_below_the_ceiling_add_up(any_trace: Path) -> Non
     alone."""
     trace = open_trace(str(any_trace))
     found = bounded(trace)
-    total, bound_ns = found.ceiling, found.bounded.bound_ns
+    total, bound_ns = found.ceiling, found.bounds.bound_ns
     own = dict(zip(trace.gpu_rows.tolist(), effective_ns(trace).tolist(), strict=True))
     assert total.known_ns + total.unknown_ns == sum(own[r] for r in found.rows.tolist())
     assert 0 <= total.at_stake_ns <= total.known_ns
@@ -173,4 +173,4 @@ def test_known_and_unknown_time_below_the_ceiling_add_up(any_trace: Path) -> Non
         )
         if bound_ns[n] >= 0:
             stake = max(0, own[int(found.rows[n])] - int(bound_ns[n]))
-            assert found.bounded.excess_ns[n] == stake
+            assert found.bounds.excess_ns[n] == stake

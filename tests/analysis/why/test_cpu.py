@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis.why.test_account import call
 
-from fusetui.analysis.why.account import Accounts, cpu_accounts
+from fusetui.analysis.why.account import Accounts, account_for_cpu_threads
 from fusetui.analysis.why.model import ThreadAccount
 from fusetui.trace import Trace, open_trace
 
@@ -17,7 +17,7 @@ Make = Callable[..., Any]
 
 
 def only(trace: Trace, window: tuple[int, int] | None = None) -> ThreadAccount:
-    (found,) = cpu_accounts(Accounts(trace), window)
+    (found,) = account_for_cpu_threads(Accounts(trace), window)
     return found
 
 
@@ -76,7 +76,8 @@ def test_cpu_accounts_are_in_order_of_the_first_start(
         [event(ts=10, dur=5), event(ts=0, dur=2, tid=2), event(ts=8, dur=2, tid=2)]
     )
     assert [
-        (one.thread, one.op_ns, one.nothing_ns) for one in cpu_accounts(Accounts(trace))
+        (one.thread, one.op_ns, one.nothing_ns)
+        for one in account_for_cpu_threads(Accounts(trace))
     ] == [
         (2, 4_000, 6_000),
         (1, 5_000, 0),
@@ -84,6 +85,6 @@ def test_cpu_accounts_are_in_order_of_the_first_start(
 
 
 def test_threads_of_a_trace_add_up(any_trace: Path) -> None:
-    for one in cpu_accounts(Accounts(open_trace(str(any_trace)))):
+    for one in account_for_cpu_threads(Accounts(open_trace(str(any_trace)))):
         assert sum(parts(one)) == one.span_ns
         assert min(parts(one)) >= 0

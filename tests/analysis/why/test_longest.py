@@ -10,7 +10,7 @@ import pytest
 from tests.analysis.why.test_account import call, kernel
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.idle_time import LongestGaps, longest_gaps
+from fusetui.analysis.why.idle_time import LongestGaps, list_longest_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace import Trace
 
@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def gaps(trace: Trace, most: int | None = None) -> tuple[Gap, ...]:
-    return longest_gaps(Accounts(trace).devices_by_axis, most).gaps
+    return list_longest_gaps(Accounts(trace).devices_by_axis, most).gaps
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None
     launches = [call("launch", 12, 1, 1), call("launch", 40, 5, 2)]
     kernels = [kernel(0, 10), kernel(30, 1, 1), kernel(50, 1, 2)]
     devices = Accounts(trace_of([*ops, *launches, *kernels])).devices_by_axis
-    longest = longest_gaps(devices, None, (11_000, 42_000))
+    longest = list_longest_gaps(devices, None, (11_000, 42_000))
     found = longest.gaps
     number = longest.count
     assert [(gap.start_ns, gap.dur_ns, gap.op, gap.idle) for gap in found] == [
@@ -185,7 +185,7 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
     lines = Accounts(
         trace_of([event("step", 0, 60, cat="user_annotation"), *events])
     ).devices_by_axis
-    longest = longest_gaps(lines, None, (10_000, 55_000))
+    longest = list_longest_gaps(lines, None, (10_000, 55_000))
     (gap,) = longest.gaps
     assert (longest.count, gap.start_ns, gap.dur_ns, gap.previous) == (
         1,
@@ -193,8 +193,8 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
         40_000,
         None,
     )
-    (account,) = lines[0].window_accounts(
+    (account,) = lines[0].account_for_windows(
         np.array([0]), np.array([10_000]), np.array([55_000])
     )
     assert gap.idle == account.idle
-    assert longest_gaps(lines, None) == LongestGaps(gaps=(), count=0, rows=())
+    assert list_longest_gaps(lines, None) == LongestGaps(gaps=(), count=0, rows=())

@@ -12,8 +12,8 @@ from tests.analysis.why.test_account import call, kernel
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.idle_time import idle_times
-from fusetui.analysis.why.selection import accounted
+from fusetui.analysis.why.idle_time import prepare_idle_times
+from fusetui.analysis.why.selection import account_for_selection
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -21,7 +21,7 @@ Ask = Callable[[Trace], object]
 
 
 def idle(trace: Trace) -> object:
-    return [idle_times(line) for line in Accounts(trace).devices_by_axis]
+    return [prepare_idle_times(line) for line in Accounts(trace).devices_by_axis]
 
 
 def calls_of(ask: Ask, trace: Trace) -> int:
@@ -68,7 +68,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ask", [accounted, why, idle])
+@pytest.mark.parametrize("ask", [account_for_selection, why, idle])
 def test_each_more_slice_takes_few_python_calls(
     trace_of: Make, kind: str, ask: Ask
 ) -> None:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from tests.corpus.files import corpus_path
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.answer import args_read, why
-from fusetui.analysis.why.engine import answer_early
+from fusetui.analysis.why.answer import read_args_meanwhile, why
+from fusetui.analysis.why.engine import run_rules_of_columns
 from fusetui.analysis.why.facts import Facts
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
@@ -32,7 +32,7 @@ def args_that_were_read_ahead_are_not_read_again(
         raise OSError("no bytes")
 
     trace, alone = (open_trace(str(path), cached=False) for _ in range(2))
-    with args_read(trace):
+    with read_args_meanwhile(trace):
         pass
     expected = jobs(alone).number.tolist(), backward_ops(alone).forward.tolist()
     monkeypatch.setattr(Document, "part", fail)
@@ -54,7 +54,7 @@ def answers_are_the_same(
     path: Path, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
-        without.setattr(why_module, "args_read", lambda _: nullcontext())
+        without.setattr(why_module, "read_args_meanwhile", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))
     monkeypatch.setattr(why_module, "MIN_BYTES_FOR_THREADS", 0)
     monkeypatch.setattr(workers, "core_count", lambda: cores)
@@ -80,4 +80,4 @@ def test_the_rules_that_are_answered_early_read_nothing(
     trace = open_trace(str(any_trace), cached=False)
     for kind in (Document, Filed):
         monkeypatch.setattr(kind, "part", fail)
-    answer_early(Facts(Accounts(trace)))
+    run_rules_of_columns(Facts(Accounts(trace)))

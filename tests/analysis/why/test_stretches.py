@@ -14,7 +14,7 @@ from tests.analysis.why.test_account import call, kernel
 from tests.corpus.fixtures import any_of
 
 from fusetui.analysis.why.account import Accounts, Device
-from fusetui.analysis.why.idle_time import idle_times
+from fusetui.analysis.why.idle_time import prepare_idle_times
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]
@@ -22,10 +22,12 @@ any_trace = any_of("training", "graphs", "waits", "job/rank2")
 
 
 def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-    found = idle_times(device.axis)[device.number]
+    found = prepare_idle_times(device.axis)[device.index_on_axis]
     names = [reason.name for reason in found.reasons]
-    wanted = device.over(edges[:-1], edges[1:])
-    for column, account in zip(found.within(edges).T.tolist(), wanted, strict=True):
+    wanted = device.account_for_windows(edges[:-1], edges[1:])
+    for column, account in zip(
+        found.measure_between_edges(edges).T.tolist(), wanted, strict=True
+    ):
         assert {
             name: ns for name, ns in zip(names, column, strict=True) if ns
         } == account.idle
@@ -61,9 +63,9 @@ def test_idle_intervals_of_traces_equal_their_account(any_trace: Path) -> None:
 def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
     trace = trace_of([kernel(0, 10), kernel(20, 10), kernel(100, 10)])
     (device,) = Accounts(trace).devices
-    found = idle_times(device.axis)[device.number]
+    found = prepare_idle_times(device.axis)[device.index_on_axis]
     assert found.longest.tolist() == [1, 0]
     assert [gap.dur_ns for gap in found.longest_gaps] == [70_000, 10_000]
-    assert found.gap_at(trace.begin_ns + 50_000) == 1
-    assert found.gap_at(trace.begin_ns + 5_000) == -1
-    assert found.over(trace.begin_ns, trace.end_ns) == {"unlinked": 80_000}
+    assert found.find_gap_at(trace.begin_ns + 50_000) == 1
+    assert found.find_gap_at(trace.begin_ns + 5_000) == -1
+    assert found.measure_window(trace.begin_ns, trace.end_ns) == {"unlinked": 80_000}

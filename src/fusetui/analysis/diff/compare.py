@@ -54,7 +54,7 @@ from fusetui.analysis.diff.work import (
     lacks_gpu_events,
 )
 from fusetui.analysis.questions.busy import any_busy_ns
-from fusetui.analysis.why.causes import idle_by_cause
+from fusetui.analysis.why.causes import measure_idle_by_cause
 from fusetui.own_memory import without_collector
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import without_credentials
@@ -378,7 +378,9 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
         busy_ns=busy_ns,
         idle_ns=idle_ns,
         cpu_ns=cpu_ns,
-        idle_by_cause=idle_by_cause(trace, begins, ends, idle_ns) if work.gpu else {},
+        idle_by_cause=measure_idle_by_cause(trace, begins, ends, idle_ns)
+        if work.gpu
+        else {},
     )
 
 

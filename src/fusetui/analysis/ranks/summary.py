@@ -113,14 +113,14 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
     device_number = model.NO_DEVICE
     device_name = ""
     if device is not None:
-        device_name = device.axis.named[device.number].name
+        device_name = device.axis.identities[device.index_on_axis].name
         if isinstance(device.pid, int):
             device_number = device.pid
 
     steps = steps_of(trace)
     step_accounts: Sequence[DeviceAccount] = []
     if device is not None and len(steps):
-        step_accounts = device.over(steps.start, steps.end)
+        step_accounts = device.account_for_windows(steps.start, steps.end)
     whole_account = [device.span] if device is not None else []
 
     rank, rank_by = infer_rank(trace.keys, path)
@@ -334,7 +334,9 @@ def _make_columns(
     start = trace.start[issued.rows]
     end = trace.end[issued.rows]
     ready = determine_ready_times(trace, issued)
-    accounts_before = device.over(ended_before, start) if device is not None else []
+    accounts_before = (
+        device.account_for_windows(ended_before, start) if device is not None else []
+    )
     return model.Collectives(
         group=_make_array(index_of_group[each.group] for each in collectives),
         name=_make_array(index_of_name[each.name] for each in collectives),
@@ -365,7 +367,9 @@ def _measure_computed_ns(device: Device | None, begin: Int64s, end: Int64s) -> I
     """
     if device is None:
         return np.zeros(len(begin), dtype=np.int64)
-    return _make_array(account.compute_ns for account in device.over(begin, end))
+    return _make_array(
+        account.compute_ns for account in device.account_for_windows(begin, end)
+    )
 
 
 def _make_array(numbers: Iterable[int]) -> Int64s:

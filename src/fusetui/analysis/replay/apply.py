@@ -42,7 +42,7 @@ from fusetui.analysis.replay.graph import (
 )
 from fusetui.analysis.replay.select import LaunchRange, ThreadIntervals
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.analysis.why.rules.fusion import find_fusable_runs
 from fusetui.trace.model.arrays import (
     NO_ROW,
     Flags,
@@ -190,7 +190,7 @@ def _shorten_to_bound(draft: Draft, kernels: Rows, pattern: str) -> None:
     """
     trace = draft.trace
     least_of_row = np.full(len(trace), UNKNOWN_BOUND)
-    least_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
+    least_of_row[trace.gpu_rows] = describe_kernels(trace).bounds.bound_ns
     least_ns = least_of_row[draft.graph.row[kernels]]
     is_known = least_ns != UNKNOWN_BOUND
     if not is_known.any():
@@ -262,7 +262,7 @@ def _choose_runs(trace: Trace, event: int | None) -> _ChosenRuns:
         NoMatchError: If there is no such run.
     """
     kernels = describe_kernels(trace)
-    runs = runs_of(kernels)
+    runs = find_fusable_runs(kernels)
     rows = kernels.rows[kernels.stream_order]
     if event is None:
         is_chosen = np.ones(len(runs.ns), dtype=np.bool_)
@@ -281,7 +281,7 @@ def _choose_runs(trace: Trace, event: int | None) -> _ChosenRuns:
         ns=runs.ns[is_chosen].astype(np.float64),
         # Such kernels take as long as moving their data, so the share of the bytes that
         # a fused one moves is also its share of the time.
-        share_of_time=runs.moved[is_chosen],
+        share_of_time=runs.share_moved[is_chosen],
     )
 
 

@@ -706,13 +706,15 @@ def _measure_latency(trace: Trace) -> Int64s:
     latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for devices in Accounts(trace).devices_by_axis:
         # The time before the first task is a gap, too.
-        gaps = devices.with_lead(trace.begin_ns - 1)
-        by_few_gaps = devices.latency_of(gaps, fewest=1)
+        gaps = devices.find_gaps_with_lead(trace.begin_ns - 1)
+        by_few_gaps = devices.find_lower_quartile_latency(gaps, fewest=1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
         by_many_gaps = devices.latency_ns
         latency = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
         process = trace.process_of_track[trace.track[devices.events]]
-        latency_of_process[process] = latency[devices.device_index(devices.events)]
+        latency_of_process[process] = latency[
+            devices.find_device_indices(devices.events)
+        ]
     return latency_of_process
 
 

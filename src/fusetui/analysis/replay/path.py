@@ -477,9 +477,9 @@ def _find_parts_in_slices(
     """
     touching_slices = []
     for activity in activities:
-        slices = line.slices(activity)
-        touching_slices.append(slices.touching(intervals.start, intervals.end))
-    innermost = merge_slices(touching_slices).innermost_parts()
+        slices = line.find_slices(activity)
+        touching_slices.append(slices.select_touching(intervals.start, intervals.end))
+    innermost = merge_slices(touching_slices).cut_innermost_parts()
     slices_cover = Cover(innermost.start, innermost.end)
 
     parts_inside, interval = pieces(intervals, slices_cover)

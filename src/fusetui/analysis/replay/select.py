@@ -286,9 +286,9 @@ def _find_time_in_frames(trace: Trace, line: Threads, lifetime: Cover) -> Cover:
     Returns:
         The intervals, in ns of the line.
     """
-    frames = line.slices(ThreadActivity.PYTHON)
+    frames = line.find_slices(ThreadActivity.PYTHON)
     runs_backward = trace.matching(frames.rows, RUNS_BACKWARD.search)
-    backward_frames = frames.only(runs_backward)
+    backward_frames = frames.select(runs_backward)
     backward = union(backward_frames.start, backward_frames.end)
     waiting = cover_waiting_frames(trace, line)
     in_frames = common(lifetime, line.covers[ThreadActivity.PYTHON])
@@ -444,7 +444,8 @@ def compare_with_device(kernels: Kernels, name: str) -> OnOtherDevice:
         return job.limits.least_ns or 0.0
 
     return OnOtherDevice(
-        ratio=kernels.figures_of_jobs(ratio), least_ns=kernels.figures_of_jobs(least_ns)
+        ratio=kernels.compute_from_jobs(ratio),
+        least_ns=kernels.compute_from_jobs(least_ns),
     )
 
 

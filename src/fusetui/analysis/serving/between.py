@@ -214,7 +214,7 @@ def _account_for_windows(
         before_ns: The time before the only pass; None if there are several.
         after_ns: The time after it, likewise.
     """
-    accounts = device.over(windows.begin, windows.end)
+    accounts = device.account_for_windows(windows.begin, windows.end)
     idle_ns_by_reason: Counter[str] = Counter()
     for account in accounts:
         idle_ns_by_reason.update(account.idle)
@@ -272,7 +272,7 @@ def _select_gaps(device: Device, windows: _Windows) -> list[Gap]:
     during it. Gaps that reach beyond their window are left out.
     """
     all_devices = device.axis
-    gaps = all_devices.gaps.only(device.gap_positions)
+    gaps = all_devices.gaps.select(device.gap_positions)
 
     # Only the last window that begins at or before a gap can have it.
     window = last_at_or_before(windows.begin, gaps.begin)

@@ -298,7 +298,7 @@ def _account_of_step(
     end = np.array([interval.end_ns])
     for device in devices:
         if device.pid == pid:
-            (account,) = device.over(begin, end)
+            (account,) = device.account_for_windows(begin, end)
             return account
     return None
 

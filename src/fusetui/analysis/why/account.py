@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.backward_threads import find_lent_work
-from fusetui.analysis.why.devices import NO_DEVICE, Devices, NamedDevice
+from fusetui.analysis.why.devices import NO_DEVICE, DeviceIdentity, Devices
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.analysis.why.thread_activity import (
     Loan,
@@ -100,7 +100,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         for threads in self.threads:
             is_lent_to = threads.tracks[lent.track].any()
             if is_lent_to:
-                loan = Loan(work=lent, to=threads)
+                loan = Loan(lent_work=lent, borrowers=threads)
                 axes.append(msgspec.structs.replace(threads, loan=loan))
             else:
                 axes.append(threads)
@@ -122,7 +122,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return all devices, on as many time axes as they need."""
         return self._make_axes([*self._processes])
 
-    def devices_of(self, pid: str | None) -> tuple[Devices, ...]:
+    def select_devices(self, pid: str | None) -> tuple[Devices, ...]:
         """Return the devices with a process id, as the user wrote it.
 
         Args:
@@ -143,7 +143,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self.devices_by_axis
         return self._make_axes(processes)
 
-    def as_one(self) -> Devices:
+    def merge_devices(self) -> Devices:
         """Return all devices as if they were one, so that it is idle only when all are.
 
         It has the name of the first device. There must be at least one.
@@ -151,23 +151,23 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         first_device = next(iter(self._processes.values()))
         index_of_track = np.zeros(len(self.trace.tracks), dtype=np.int32)
         return Devices(
-            self.trace, self.launchers, [first_device], index_of_track, as_one=True
+            self.trace, self.launchers, [first_device], index_of_track, are_merged=True
         )
 
     @cached_property
-    def _processes(self) -> dict[int, NamedDevice]:
+    def _processes(self) -> dict[int, DeviceIdentity]:
         """Return the devices by their index among all processes of the trace."""
         trace = self.trace
         properties = device_properties(trace)
         tracks_with_events = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
 
-        device_of_process: dict[int, NamedDevice] = {}
+        device_of_process: dict[int, DeviceIdentity] = {}
         for track in tracks_with_events.tolist():
             pid = trace.tracks[track].pid
             recorded_name = properties.get(pid, {}).get("name")
             name = recorded_name if isinstance(recorded_name, str) else ""
             process = int(trace.process_of_track[track])
-            device_of_process[process] = NamedDevice(pid=pid, name=name)
+            device_of_process[process] = DeviceIdentity(pid=pid, name=name)
 
         return device_of_process
 
@@ -191,7 +191,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             devices = Devices(
                 trace,
                 self.launchers,
-                named=[self._processes[process] for process in processes_of_axis],
+                identities=[self._processes[process] for process in processes_of_axis],
                 index_of_track=index_of_process[trace.process_of_track],
             )
             axes.append(devices)
@@ -217,7 +217,7 @@ def find_axis(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
     for threads in get_accounts(trace).threads:
         tracks = np.flatnonzero(threads.tracks & (trace.thread_of_track == thread))
         if len(tracks):
-            begin = threads.on_axis(tracks[:1], np.array([trace.begin_ns]))
+            begin = threads.convert_to_axis(tracks[:1], np.array([trace.begin_ns]))
             yield threads, int(begin[0]) - trace.begin_ns
 
 
@@ -225,42 +225,44 @@ class Device(NamedTuple):
     """One device: its index among all devices whose events share its time axis."""
 
     axis: Devices
-    number: int
+    index_on_axis: int
 
     @property
     def pid(self) -> Id:
         """Return the process id under which the trace has the device."""
-        return self.axis.named[self.number].pid
+        return self.axis.identities[self.index_on_axis].pid
 
     @property
     def span(self) -> DeviceAccount:
         """Return the account from the first start to the last end of its events."""
-        return self.axis.spans[self.number]
+        return self.axis.spans[self.index_on_axis]
 
-    def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
+    def account_for_windows(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
         """Return the account of each of some windows of the device.
 
         Args:
             begin: The begins of the windows, in ns of the file.
             end: Their ends, none of which is before its begin.
         """
-        return self.axis.window_accounts(np.full(len(begin), self.number), begin, end)
+        return self.axis.account_for_windows(
+            np.full(len(begin), self.index_on_axis), begin, end
+        )
 
     @property
     def gap_positions(self) -> slice:
         """Return where the gaps of the device are among those of its axis."""
-        device_of_gap = self.axis.device_index(self.axis.gaps.event)
-        return slice_between(device_of_gap, self.number, self.number + 1)
+        device_of_gap = self.axis.find_device_indices(self.axis.gaps.event)
+        return slice_between(device_of_gap, self.index_on_axis, self.index_on_axis + 1)
 
 
-WAITS: Final = lazy_pattern(
+WAITING_FUNCTIONS: Final = lazy_pattern(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )
 """Matches frames of functions that wait for a lock, a time, a process or a socket."""
 
 
-def cpu_accounts(
+def account_for_cpu_threads(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
     """Account for the time of each CPU thread, in the order of the lanes.
@@ -298,8 +300,8 @@ def _account_for_threads(
     times = _measure_thread_times(
         trace,
         threads,
-        begin=threads.on_axis(spans.track, begin_ns),
-        end=threads.on_axis(spans.track, end_ns),
+        begin=threads.convert_to_axis(spans.track, begin_ns),
+        end=threads.convert_to_axis(spans.track, end_ns),
     )
 
     accounts = {}
@@ -351,7 +353,7 @@ def _measure_thread_times(
         begin: The begin of the interval of each thread, as a time on the axis.
         end: Its end, likewise.
     """
-    split_ns = threads.split(begin, end)
+    split_ns = threads.divide_among_activities(begin, end)
     call_ns = split_ns[ThreadActivity.ALLOC] + split_ns[ThreadActivity.CALL]
     sync_ns = split_ns[ThreadActivity.SYNC]
 
@@ -417,9 +419,9 @@ def _cover_collectives(trace: Trace, threads: Threads) -> Cover:
 
     Its annotation lasts until it is done.
     """
-    annotations = threads.slices(ThreadActivity.ANNOTATION)
+    annotations = threads.find_slices(ThreadActivity.ANNOTATION)
     are_collectives = trace.matching(annotations.rows, ON_CPU.match)
-    collectives = annotations.only(are_collectives)
+    collectives = annotations.select(are_collectives)
 
     return union(collectives.start, collectives.end)
 
@@ -430,14 +432,18 @@ def cover_waiting_frames(trace: Trace, threads: Threads) -> Cover:
     Such frames match WAITS. What a waiting function itself calls does not count as
     waiting. The time is on the axis of the threads.
     """
-    frames = threads.own_rows(trace.rows_named(WAITS.search, Role.PYTHON))
-    start, end = threads.bounds(frames)
+    frames = threads.select_own_rows(
+        trace.rows_named(WAITING_FUNCTIONS.search, Role.PYTHON)
+    )
+    start, end = threads.place_slices(frames)
     time_of_frames = union(start, end)
 
     # Only frames that start during a waiting frame can be innermost in it.
-    frames_within, _ = threads.slices(ThreadActivity.PYTHON).begun_in(time_of_frames)
-    innermost = frames_within.innermost_parts()
-    does_wait = trace.matching(innermost.rows, WAITS.search)
-    waits = innermost.only(does_wait)
+    frames_within, _ = threads.find_slices(ThreadActivity.PYTHON).select_begun_in(
+        time_of_frames
+    )
+    innermost = frames_within.cut_innermost_parts()
+    does_wait = trace.matching(innermost.rows, WAITING_FUNCTIONS.search)
+    waits = innermost.select(does_wait)
 
     return union(waits.start, waits.end)

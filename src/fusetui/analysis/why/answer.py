@@ -13,8 +13,8 @@ import msgspec
 from fusetui.analysis.questions import collectives, memory
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import format_module
-from fusetui.analysis.why.cpu_work import cpu_work
-from fusetui.analysis.why.engine import answer_early, collect_findings
+from fusetui.analysis.why.cpu_work import summarize_cpu_work
+from fusetui.analysis.why.engine import collect_findings, run_rules_of_columns
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import NO_TIME, Kernels, Total, add_up_by_text
 from fusetui.analysis.why.model import (
@@ -77,10 +77,10 @@ def answer_question(question: Question) -> tuple[Why, Facts]:
     The app goes on to use the facts.
     """
     # The account and the rules that need only columns run while threads read the file.
-    with args_read(question.accounts.trace):
+    with read_args_meanwhile(question.accounts.trace):
         account = account_for_question(question)
         facts = Facts(question.accounts, question.devices_by_axis, question.window)
-        answer_early(facts)
+        run_rules_of_columns(facts)
 
     kernels = facts.kernels
     lacks = list_lacks(facts)
@@ -92,7 +92,7 @@ def answer_question(question: Question) -> tuple[Why, Facts]:
         *rules.unknown,
     ]
     has_devices = bool(account.devices)
-    left_out_steps = 0 if facts.steady is facts else 1
+    left_out_steps = 0 if facts.steady_facts is facts else 1
     answers = msgspec.structs.replace(
         account,
         findings=rules.findings,
@@ -102,8 +102,10 @@ def answer_question(question: Question) -> tuple[Why, Facts]:
         modules=modules.modules if modules else None,
         _module_times=modules,
         _breakdown=break_down_gpu_time(kernels, modules) if has_devices else None,
-        cpu_work=None if has_devices else cpu_work(facts.accounts, facts.whole_time),
-        _families=kernels.family_ns,
+        cpu_work=None
+        if has_devices
+        else summarize_cpu_work(facts.accounts, facts.whole_time),
+        _families=kernels.ns_of_family,
         _below=rules.below,
         _left_out=left_out_steps,
         _lacks=lacks,
@@ -160,7 +162,7 @@ def break_down_gpu_time(kernels: Kernels, modules: Modules | None) -> Breakdown:
     )
     return Breakdown(
         kernels=_choose_longest_names(by_kernel),
-        kernels_ns=kernels.total_ns(is_kernel),
+        kernels_ns=kernels.add_up_ns(is_kernel),
         modules=_choose_longest_names(_add_up_classes(modules)) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )
@@ -172,7 +174,7 @@ def _add_up_classes(modules: Modules) -> dict[str, Total]:
     for module in modules.modules:
         name = format_module(module.module.removesuffix("_*"), MAX_NAME_CHARACTERS)
         so_far = total_of_class.get(name, NO_TIME)
-        total_of_class[name] = so_far.plus(
+        total_of_class[name] = so_far.add(
             occurrences=module.count, ns=module.gpu_self_ns
         )
 
@@ -220,7 +222,7 @@ class _RereadStretch(NamedTuple):
 
 
 @contextmanager
-def args_read(trace: Trace) -> Iterator[None]:
+def read_args_meanwhile(trace: Trace) -> Iterator[None]:
     """Read the document a second time while the block runs.
 
     A trace keeps columns, not the args of its events. What several answers need of the

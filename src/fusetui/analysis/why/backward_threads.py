@@ -37,7 +37,7 @@ class ThreadWork(NamedTuple):
     rows: Rows
     thread: NDArray[np.integer]  # the thread of each row
 
-    def of(self, thread: int) -> Rows:
+    def select_rows_of_thread(self, thread: int) -> Rows:
         """Return the rows of one thread."""
         rows: Rows = self.rows[self.thread == thread]
         return rows
@@ -141,8 +141,10 @@ def find_engine_pairs(trace: Trace) -> tuple[EnginePair, ...]:
 
     pairs: list[EnginePair] = []
     for engine, asking in asking_of_engine.items():
-        engine_work = work.of(engine)
-        work_apart = _select_free_rows(trace, engine_work, of_other=work.of(asking))
+        engine_work = work.select_rows_of_thread(engine)
+        work_apart = _select_free_rows(
+            trace, engine_work, of_other=work.select_rows_of_thread(asking)
+        )
         apart_ns = int(trace.dur[work_apart].sum())
         engine_ns = int(trace.dur[engine_work].sum())
         take_turns = apart_ns >= MIN_SHARE_APART * engine_ns
@@ -223,7 +225,9 @@ def _find_work_for_engine(trace: Trace, pair: EnginePair) -> Rows:
     """
     work = find_outermost_work(trace)
     outermost = _select_free_rows(
-        trace, work.of(pair.asking), of_other=work.of(pair.engine)
+        trace,
+        work.select_rows_of_thread(pair.asking),
+        of_other=work.select_rows_of_thread(pair.engine),
     )
     return _add_all_inside(trace, outermost)
 

@@ -53,7 +53,7 @@ class SliceTimes(NamedTuple):
     """Rows of the trace."""
     ns: Int64s
 
-    def only(self, is_selected: Flags) -> SliceTimes:
+    def select(self, is_selected: Flags) -> SliceTimes:
         """Return some of the slices, chosen by one flag each."""
         return SliceTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
 
@@ -101,10 +101,10 @@ def find_slices_in_idle_time(
     ns_of_parts = [np.empty(0, dtype=np.int64)]
     is_launched_late = is_counted & (gaps.call_begin > gaps.begin)
 
-    for threads, _, on_axis in facts.gaps_by_axis(is_launched_late):
+    for threads, _, on_axis in facts.group_gaps_by_axis(is_launched_late):
         # Counted, because several devices may wait for a thread at the same time.
         waiting = counted(on_axis(gaps.begin), on_axis(gaps.call_begin))
-        waiting = threads.parts(waiting, outside(leaving_out))
+        waiting = threads.cut_intervals(waiting, outside(leaving_out))
 
         for activities in layers:
             parts = _cut_innermost_slices(threads, activities, waiting)
@@ -133,13 +133,13 @@ def _cut_innermost_slices(
     """
     touching = []
     for kind in kinds:
-        slices = threads.slices(kind)
-        touching.append(slices.touching(waiting.start, waiting.end))
+        slices = threads.find_slices(kind)
+        touching.append(slices.select_touching(waiting.start, waiting.end))
 
-    return merge_slices(touching).innermost_parts()
+    return merge_slices(touching).cut_innermost_parts()
 
 
-def idle_by_cause(
+def measure_idle_by_cause(
     trace: Trace, begin: Int64s, end: Int64s, idle_ns: int
 ) -> dict[str, int]:
     """Measure how long no GPU event ran, by cause, on average over some windows.
@@ -160,11 +160,11 @@ def idle_by_cause(
         return {}
 
     accounts = Accounts(trace)
-    all_as_one = accounts.as_one()
+    all_as_one = accounts.merge_devices()
 
     total_ns: Counter[str] = Counter()
     first_device = np.zeros(len(begin), dtype=np.intp)
-    for account in all_as_one.window_accounts(first_device, begin, end):
+    for account in all_as_one.account_for_windows(first_device, begin, end):
         total_ns.update(account.idle)
 
     first_to_last = (int(begin.min()), int(end.max()))
@@ -172,8 +172,8 @@ def idle_by_cause(
     windows = union(begin, end)
     loading = common(facts.loading_time, windows)
     compiling = without(common(facts.compiling_time, windows), loading)
-    _move_to_cause(total_ns, LOADER, facts.activity_ns_during(loading))
-    _move_to_cause(total_ns, COMPILER, facts.activity_ns_during(compiling))
+    _move_to_cause(total_ns, LOADER, facts.measure_activities_during(loading))
+    _move_to_cause(total_ns, COMPILER, facts.measure_activities_during(compiling))
 
     return _average_by_cause(total_ns, windows=len(begin), sum_ns=idle_ns)
 
@@ -248,7 +248,7 @@ MAX_FRAME_CHARACTERS: Final = 1000
 """How many characters of the name of a frame are read."""
 
 
-def frame_text(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
+def format_frame(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     """Format a frame as a user would name it, such as `zoom (_interpolation.py:691)`.
 
     A built-in function becomes its name alone. Any other text stays as it is.
@@ -280,7 +280,7 @@ def format_module(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
     Examples are `Qwen2MLP` and `## forward ##`.
     """
     module = name.removeprefix(MODULE_PREFIX)
-    return frame_text(NUMBER_OF_MODULE.sub("", module), most)
+    return format_frame(NUMBER_OF_MODULE.sub("", module), most)
 
 
 MAX_NAMES: Final = 2
@@ -338,4 +338,4 @@ def make_grouping_label(name: str) -> str:
     """
     if is_module(name):
         return format_module(name)
-    return frame_text(_STEP_NUMBER.sub("", name))
+    return format_frame(_STEP_NUMBER.sub("", name))

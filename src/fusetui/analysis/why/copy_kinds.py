@@ -129,7 +129,7 @@ def _classify_by_types(kernels: Kernels) -> NDArray[np.int8]:
     kind_of_inputs.append(CopyKind.EITHER)  # index -1 finds it: no recorded inputs
     kinds = np.array(kind_of_inputs, dtype=np.int8)[inputs.number]
 
-    is_copy = kernels.launched_by_ops(_COPY_OPS)
+    is_copy = kernels.mark_launched_by_ops(_COPY_OPS)
     return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.account import WAITS, Accounts
-from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.account import WAITING_FUNCTIONS, Accounts
+from fusetui.analysis.why.causes import format_frame
 from fusetui.analysis.why.model import CpuWork, Share
 from fusetui.analysis.why.thread_activity import (
     WORK_LAYERS,
@@ -47,7 +47,7 @@ class OwnTimes(NamedTuple):
     rows: Rows
     ns: Int64s
 
-    def only(self, is_selected: Flags) -> OwnTimes:
+    def select(self, is_selected: Flags) -> OwnTimes:
         """Return some of the slices, chosen by one flag each."""
         return OwnTimes(rows=self.rows[is_selected], ns=self.ns[is_selected])
 
@@ -77,7 +77,7 @@ def measure_own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
     # A slice may have several parts: add them up.
     parts_by_row = grouped(np.concatenate(rows_of_parts))
     own_ns = parts_by_row.sums(np.concatenate(ns_of_parts))
-    return OwnTimes(rows=parts_by_row.keys, ns=own_ns).only(own_ns > 0)
+    return OwnTimes(rows=parts_by_row.keys, ns=own_ns).select(own_ns > 0)
 
 
 def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
@@ -89,12 +89,12 @@ def _cut_layers(trace: Trace, threads: Threads) -> Iterator[Slices]:
     only collectives count.
     """
     for kinds in WORK_LAYERS:
-        slices = merge_slices([threads.slices(kind) for kind in kinds])
-        yield slices.innermost_parts()
+        slices = merge_slices([threads.find_slices(kind) for kind in kinds])
+        yield slices.cut_innermost_parts()
 
-    annotations = threads.slices(ThreadActivity.ANNOTATION)
+    annotations = threads.find_slices(ThreadActivity.ANNOTATION)
     is_collective = trace.matching(annotations.rows, ON_CPU.match)
-    yield annotations.only(is_collective).innermost_parts()
+    yield annotations.select(is_collective).cut_innermost_parts()
 
 
 def _repeat_on_threads(threads: Threads, cover: Cover) -> Cover:
@@ -105,12 +105,12 @@ def _repeat_on_threads(threads: Threads, cover: Cover) -> Cover:
     ends = np.tile(cover.end, len(tracks))
 
     return union(
-        threads.on_axis(track_of_interval, starts),
-        threads.on_axis(track_of_interval, ends),
+        threads.convert_to_axis(track_of_interval, starts),
+        threads.convert_to_axis(track_of_interval, ends),
     )
 
 
-class ByKind(NamedTuple):
+class OwnTimesByKind(NamedTuple):
     """Own times of ops and calls, of Python functions, and of waiting."""
 
     ops: OwnTimes
@@ -123,7 +123,7 @@ class ByKind(NamedTuple):
         return sum(int(times.ns.sum()) for times in self)
 
 
-def divide_by_kind(accounts: Accounts, cover: Cover) -> ByKind:
+def divide_by_kind(accounts: Accounts, cover: Cover) -> OwnTimesByKind:
     """Measure the own times during some time by kind.
 
     Only threads that run ops count, or all where none does: others, such as those of a
@@ -134,17 +134,17 @@ def divide_by_kind(accounts: Accounts, cover: Cover) -> ByKind:
     """
     trace = accounts.trace
     own = measure_own_times(accounts, cover)
-    own = own.only(_mark_program_rows(trace, own.rows))
+    own = own.select(_mark_program_rows(trace, own.rows))
 
     is_python = trace.role[own.rows] == Role.PYTHON
     is_wait = accounts.kinds[own.rows] == ThreadActivity.SYNC
-    is_wait |= is_python & trace.matching(own.rows, WAITS.search)
+    is_wait |= is_python & trace.matching(own.rows, WAITING_FUNCTIONS.search)
     is_wait |= trace.matching(own.rows, ON_CPU.match)
 
-    return ByKind(
-        ops=own.only(~is_python & ~is_wait),
-        functions=own.only(is_python & ~is_wait),
-        waits=own.only(is_wait),
+    return OwnTimesByKind(
+        ops=own.select(~is_python & ~is_wait),
+        functions=own.select(is_python & ~is_wait),
+        waits=own.select(is_wait),
     )
 
 
@@ -159,7 +159,7 @@ def _mark_program_rows(trace: Trace, rows: Rows) -> Flags:
     return np.isin(thread_of_row, thread_of_op)
 
 
-def cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
+def summarize_cpu_work(accounts: Accounts, cover: Cover) -> CpuWork:
     """List what the time of the CPU goes to during some time (ns of the file)."""
     trace = accounts.trace
     times = divide_by_kind(accounts, cover)
@@ -209,7 +209,7 @@ def rank_names(
     for group in longest_first[:MAX_NAMES].tolist():
         first = first_slice[group]
         text = _format_named_call(trace, int(name[first]), int(caller[first]))
-        slices = own.only(name_and_caller == group)
+        slices = own.select(name_and_caller == group)
         share = Share(name=text, count=len(slices.rows), ns=int(total_ns[group]))
         times.append(NamedTime(share=share, own=slices))
 
@@ -223,10 +223,10 @@ def _format_named_call(trace: Trace, name: int, caller: int) -> str:
         name: The index of the name in the trace.
         caller: Likewise.
     """
-    text = frame_text(trace.names[name], MAX_NAME_CHARACTERS)
+    text = format_frame(trace.names[name], MAX_NAME_CHARACTERS)
     if caller == NO_CALLER:
         return text
-    return f"{text} in {frame_text(trace.names[caller], MAX_NAME_CHARACTERS)}"
+    return f"{text} in {format_frame(trace.names[caller], MAX_NAME_CHARACTERS)}"
 
 
 def _find_callers(trace: Trace, rows: Rows) -> Int64s:

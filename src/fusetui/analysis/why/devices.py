@@ -107,7 +107,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     def __len__(self) -> int:
         return len(self.begin)
 
-    def only(self, selected: Rows | slice | Flags) -> Gaps:
+    def select(self, selected: Rows | slice | Flags) -> Gaps:
         """Return some of the gaps, chosen by indices, a slice or one flag per gap."""
         return Gaps(
             begin=self.begin[selected],
@@ -133,12 +133,12 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
             call_end=np.concatenate((self.call_end, later.call_end)),
         )
 
-    def within(self, begin_ns: int, end_ns: int) -> Gaps:
+    def clip_to_window(self, begin_ns: int, end_ns: int) -> Gaps:
         """Return the gaps that lie at least partly in a window, clipped to it."""
         is_inside = (self.begin < end_ns) & (self.end > begin_ns)
-        return self.only(np.flatnonzero(is_inside)).clipped(begin_ns, end_ns)
+        return self.select(np.flatnonzero(is_inside)).clip(begin_ns, end_ns)
 
-    def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
+    def clip(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
         """Cut off what lies before `begin` or after `end`.
 
         Args:
@@ -177,7 +177,7 @@ MIN_GAPS_FOR_LATENCY: Final = 20
 """From fewer gaps than these, no usual launch latency is derived."""
 
 
-class NamedDevice(NamedTuple):
+class DeviceIdentity(NamedTuple):
     """The process id and the name of a device.
 
     The name is "" if the file does not tell it.
@@ -236,22 +236,22 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     trace: Trace
     threads: tuple[Threads, ...]
-    named: Sequence[NamedDevice]
+    identities: Sequence[DeviceIdentity]
     index_of_track: Int32s
     """The index of the device whose events each track has, NO_DEVICE for none; shape
     [tracks]."""
-    as_one: bool = False
+    are_merged: bool = False
     """Whether all devices stand for one, of which it does not matter what they run."""
 
     def __len__(self) -> int:
-        return len(self.named)
+        return len(self.identities)
 
-    def device_index(self, rows: NDArray[np.integer]) -> Int32s:
+    def find_device_indices(self, rows: NDArray[np.integer]) -> Int32s:
         """Return the index of the device on which each GPU event ran."""
         index: Int32s = self.index_of_track[self.trace.track[rows]]
         return index
 
-    def on_axis(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
+    def convert_to_axis(self, device: NDArray[np.integer], times: Int64s) -> Int64s:
         """Convert times of the file to times on the axis that the devices share.
 
         A single device shares its axis with no other: its times stay as they are.
@@ -262,28 +262,30 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         if len(self) == 1:
             return times
-        return SharedAxis(self.trace).from_file(device, times)
+        return SharedAxis(self.trace).convert_from_file(device, times)
 
-    def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+    def place_events(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
         """Return the starts and the ends of GPU events on the axis."""
-        start = self.on_axis(self.device_index(rows), self.trace.start[rows])
+        start = self.convert_to_axis(
+            self.find_device_indices(rows), self.trace.start[rows]
+        )
         return start, start + self.trace.dur[rows]
 
     @cached_property
     def events(self) -> Int32s:
         """Return all GPU events by device and start; of equal starts the longest first."""
         rows = self.trace.gpu_rows.astype(np.int32)
-        is_of_device = self.device_index(rows) != NO_DEVICE
+        is_of_device = self.find_device_indices(rows) != NO_DEVICE
         if not is_of_device.all():  # usually it is all, and a copy may be large
             rows = rows[is_of_device]
 
-        start, end = self.bounds_on(rows)
+        start, end = self.place_events(rows)
         return rows[order_by_start(start, end)]
 
     @cached_property
     def _first_events(self) -> Int32s:
         """Return the event of each device that starts first, as a row of the trace."""
-        device_of_event = self.device_index(self.events)
+        device_of_event = self.find_device_indices(self.events)
         return self.events[positions_of(device_of_event, np.arange(len(self)))]
 
     @cached_property
@@ -295,7 +297,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     def end_ns(self) -> Int64s:
         """Return the last end of the events of each device, in ns of the file."""
         devices = np.arange(len(self))
-        first_of_device = positions_of(self.device_index(self.events), devices)
+        first_of_device = positions_of(self.find_device_indices(self.events), devices)
         return reduce_groups(np.maximum, self.trace.end[self.events], first_of_device)
 
     @cached_property
@@ -303,14 +305,14 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Find the gaps between the first and the last event of each device."""
         trace = self.trace
         events = self.events
-        start, end = self.bounds_on(events)
+        start, end = self.place_events(events)
 
         # An event ends a gap if all events before it have ended when it starts. The axis
         # also has a hole between two devices, which is no gap.
         latest_end = np.maximum.accumulate(end, out=end)
         ends_gap = np.flatnonzero(start[1:] > latest_end[:-1]) + 1
-        device = self.device_index(events[ends_gap])
-        device_before = self.device_index(events[ends_gap - 1])
+        device = self.find_device_indices(events[ends_gap])
+        device_before = self.find_device_indices(events[ends_gap - 1])
         ends_gap = ends_gap[device == device_before]
         event_after = events[ends_gap]
 
@@ -325,7 +327,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             before=event_before,
         )
 
-    def lead(self, begin_ns: int) -> Gaps:
+    def find_lead_gaps(self, begin_ns: int) -> Gaps:
         """Return the time from a moment until the first event of each device, as gaps.
 
         A device that has started by that moment has no such gap.
@@ -342,9 +344,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             before=np.full_like(first, NO_ROW),
         )
 
-    def with_lead(self, begin_ns: int) -> Gaps:
+    def find_gaps_with_lead(self, begin_ns: int) -> Gaps:
         """Return the gaps of `lead`, and after them all others."""
-        return self.lead(begin_ns).followed_by(self.gaps)
+        return self.find_lead_gaps(begin_ns).followed_by(self.gaps)
 
     def _make_gaps(
         self, *, begin: Int64s, end: Int64s, event: Int32s, before: Int32s
@@ -411,7 +413,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             events: GPU events, as rows of the trace; they determine the device.
             calls: The call that launched each event, as a row of the trace.
         """
-        device = self.device_index(events).astype(np.int64)
+        device = self.find_device_indices(events).astype(np.int64)
         rows_of_trace = len(self.trace)
         return device * rows_of_trace + calls
 
@@ -446,13 +448,15 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         whole = find_whole_trace(self.trace)
         if whole is None:
-            return self.latency_of(self.gaps, MIN_GAPS_FOR_LATENCY)
+            return self.find_lower_quartile_latency(self.gaps, MIN_GAPS_FOR_LATENCY)
 
         latency_of_pid = whole.launch_latency_usual_ns
-        latencies = [latency_of_pid.get(str(device.pid), 0) for device in self.named]
+        latencies = [
+            latency_of_pid.get(str(device.pid), 0) for device in self.identities
+        ]
         return np.array(latencies, dtype=np.int64)
 
-    def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
+    def find_lower_quartile_latency(self, gaps: Gaps, fewest: int) -> Int64s:
         """Return the lower quartile of the launch latency over some gaps, in ns.
 
         Of 8 latencies it is the third smallest: a quarter of all are smaller.
@@ -466,7 +470,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         begins_in_gap = gaps.call_begin > gaps.begin
         delay_ns = (gaps.end - gaps.call_begin)[begins_in_gap]
-        device = self.device_index(gaps.event[begins_in_gap])
+        device = self.find_device_indices(gaps.event[begins_in_gap])
 
         by_device = grouped(device, then_by=delay_ns)
         quarter = by_device.begins[:-1] + by_device.counts // 4
@@ -480,9 +484,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def reasons(self) -> Reasons:
         """Return how long each of `gaps` lasted for each reason."""
-        return self.reasons_of(self.gaps)
+        return self.divide_among_reasons(self.gaps)
 
-    def reasons_of(self, gaps: Gaps) -> Reasons:
+    def divide_among_reasons(self, gaps: Gaps) -> Reasons:
         """Divide the time of some gaps of these devices among the reasons for being
         idle.
 
@@ -495,7 +499,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         zeros = np.broadcast_to(np.int64(0), len(gaps))  # takes no memory
         ns_of_reasons: list[Int64s] = [zeros for _ in IDLE]
-        for reason, interval in self.intervals(gaps).items():
+        for reason, interval in self.find_reason_intervals(gaps).items():
             if interval.holds.any():
                 length_ns = interval.end - interval.begin
                 ns_of_reasons[reason] = np.where(interval.holds, length_ns, 0)
@@ -523,14 +527,14 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         ):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
-            ns_of_activities = threads.split(begin, end)
+            ns_of_activities = threads.divide_among_activities(begin, end)
 
             # The axis ends with the trace. Nothing was recorded outside of it.
             outside_ns = until_launch_ns[gap_indices] - (end - begin)
             ns_of_activities[ThreadActivity.NOTHING] += outside_ns
             yield gap_indices, ns_of_activities
 
-    def intervals(self, gaps: Gaps) -> dict[int, ReasonInterval]:
+    def find_reason_intervals(self, gaps: Gaps) -> dict[int, ReasonInterval]:
         """Return when each reason for idle time holds, for reasons that hold once in a
         gap.
 
@@ -540,7 +544,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             The intervals by the index of the reason in IDLE, with one entry per gap.
         """
-        latency_ns = self.latency_ns[self.device_index(gaps.event)]
+        latency_ns = self.latency_ns[self.find_device_indices(gaps.event)]
         usual_start = self.trace.start[gaps.launch] + latency_ns
         expected_start = np.clip(usual_start, gaps.call_end, gaps.end)
         has_own_launch = gaps.has_own_launch
@@ -561,7 +565,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             ),
         }
 
-    def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
+    def find_idle_time(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
         """Return the gaps in a window, and how long each lasted for which reason.
 
         Gaps are clipped to the window, and the time in it before the first event of a
@@ -575,18 +579,20 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self.gaps, self.reasons
 
         begin_ns, end_ns = window
-        gaps = self.with_lead(begin_ns)
-        by_device = np.argsort(self.device_index(gaps.event), kind="stable")
-        gaps_inside = gaps.only(by_device).within(begin_ns, end_ns)
+        gaps = self.find_gaps_with_lead(begin_ns)
+        by_device = np.argsort(self.find_device_indices(gaps.event), kind="stable")
+        gaps_inside = gaps.select(by_device).clip_to_window(begin_ns, end_ns)
 
-        return gaps_inside, self.reasons_of(gaps_inside)
+        return gaps_inside, self.divide_among_reasons(gaps_inside)
 
     @cached_property
     def spans(self) -> list[DeviceAccount]:
         """Return the account of each device from its first start to its last end."""
-        return self.window_accounts(np.arange(len(self)), self.begin_ns, self.end_ns)
+        return self.account_for_windows(
+            np.arange(len(self)), self.begin_ns, self.end_ns
+        )
 
-    def window_accounts(
+    def account_for_windows(
         self, device: Rows, begin: Int64s, end: Int64s
     ) -> list[DeviceAccount]:
         """Account for the time of devices in some windows.
@@ -613,7 +619,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         idle_ns[AFTER] = np.maximum(end - after_last_event, 0)
 
         busy = self._measure_busy_times(
-            self.on_axis(device, begin), self.on_axis(device, end)
+            self.convert_to_axis(device, begin), self.convert_to_axis(device, end)
         )
         return self._accounts(device, end - begin, busy, idle_ns)
 
@@ -635,8 +641,8 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         for window, device in enumerate(device_of_window.tolist()):
             accounts.append(
                 DeviceAccount(
-                    device=exact_id(self.named[device].pid),
-                    name=self.named[device].name,
+                    device=exact_id(self.identities[device].pid),
+                    name=self.identities[device].name,
                     span_ns=int(span_ns[window]),
                     compute_ns=int(busy.compute_ns[window]),
                     exposed_comm_ns=int(busy.exposed_comm_ns[window]),
@@ -683,7 +689,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         events = self.events
         is_kernel = self.trace.role[events] == Role.KERNEL
         is_comm = communicates(self.trace, events)
-        if self.as_one:
+        if self.are_merged:
             is_comm = np.zeros_like(is_comm)
 
         compute = self._cover(events[is_kernel & ~is_comm])
@@ -705,7 +711,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         The events are rows of the trace, and the intervals are times on the axis that
         the devices share.
         """
-        start, end = self.bounds_on(events)
+        start, end = self.place_events(events)
         return union(start, end)
 
     def _measure_idle_until(self, device: Rows, times: Int64s) -> Int64s:
@@ -721,20 +727,20 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
             ns, of shape [IDLE, times]; 0 where no gap of the device has begun.
         """
         gaps = self.gaps
-        device_of_gap = self.device_index(gaps.event)
-        begins = self.on_axis(device_of_gap, gaps.begin)
+        device_of_gap = self.find_device_indices(gaps.event)
+        begins = self.convert_to_axis(device_of_gap, gaps.begin)
 
         # For each time the first gap of its device, and the last one begun by then. It
         # is one of an earlier device if no gap of the device has begun.
-        last_begun = last_at_or_before(begins, self.on_axis(device, times))
+        last_begun = last_at_or_before(begins, self.convert_to_axis(device, times))
         first_of_device = count_below(device_of_gap, device)
         after_gap = np.flatnonzero(last_begun >= first_of_device)  # indices of `times`
         first_gap = first_of_device[after_gap]
         last_gap = last_begun[after_gap]
 
         # The last gap may still go on: only the part before the time counts.
-        last_gaps = gaps.only(last_gap).clipped(-FOREVER, times[after_gap])
-        last_gap_ns = self.reasons_of(last_gaps)
+        last_gaps = gaps.select(last_gap).clip(-FOREVER, times[after_gap])
+        last_gap_ns = self.divide_among_reasons(last_gaps)
 
         idle_ns = np.zeros((len(IDLE), len(times)), dtype=np.int64)
         for reason, ns_of_gap in enumerate(self.reasons):
@@ -755,9 +761,9 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             ns, of shape [IDLE, intervals].
         """
-        lead = self.lead(int(begin.min()))  # one gap for each device
-        lead_of_interval = lead.only(
-            positions_of(self.device_index(lead.event), device)
+        lead = self.find_lead_gaps(int(begin.min()))  # one gap for each device
+        lead_of_interval = lead.select(
+            positions_of(self.find_device_indices(lead.event), device)
         )
-        intervals = lead_of_interval.clipped(begin, end)
-        return np.stack(self.reasons_of(intervals))
+        intervals = lead_of_interval.clip(begin, end)
+        return np.stack(self.divide_among_reasons(intervals))

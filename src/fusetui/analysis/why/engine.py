@@ -97,7 +97,7 @@ class Answers(NamedTuple):
     """By rule the time at stake (ns) that is too little for a finding."""
 
 
-def answer_early(facts: Facts) -> None:
+def run_rules_of_columns(facts: Facts) -> None:
     """Run the rules that need only the columns of the trace.
 
     Meanwhile other threads read the details of events from the file. The answers of the
@@ -131,7 +131,7 @@ def collect_findings(facts: Facts) -> Answers:
     unknown: list[Unknown] = []
     below: Counter[str] = Counter()
     for rule in RULES:
-        rule_facts = facts.steady if rule.of_kernels else facts
+        rule_facts = facts.steady_facts if rule.of_kernels else facts
         answer = run_rule(rule_facts, rule)
         if answer.lack is not None:
             missing = answer.lack.missing
@@ -250,7 +250,7 @@ def _make_finding(
     """
     evidence = claim.rows
     if not evidence and claim.kernels is not None:
-        evidence = facts.kernels.longest_rows(claim.kernels)
+        evidence = facts.kernels.choose_longest_rows(claim.kernels)
 
     share = None
     if claim.at_stake_ns and facts.span_ns > 0:

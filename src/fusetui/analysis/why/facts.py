@@ -21,12 +21,12 @@ from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, find_cpu_compute_op
 from fusetui.analysis.why.devices import (
     HOST,
     LAUNCH_CALL,
+    DeviceIdentity,
     Devices,
     Gaps,
-    NamedDevice,
     Reasons,
 )
-from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, choose_heaviest_rows
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.thread_activity import (
     ACTIVITIES_OF_CALLS,
@@ -39,9 +39,9 @@ from fusetui.analysis.why.warming import (
     MIN_RATIO_TO_LATER_CALLS,
     StepIntervals,
     WarmUpPiece,
+    find_step_intervals,
+    find_warm_up_pieces,
     is_first_step_slow,
-    step_intervals,
-    warm_up,
 )
 from fusetui.text.patterns import lazy_pattern
 from fusetui.trace.layout.steps import Steps, steps_of
@@ -118,9 +118,9 @@ class Facts:
         self.devices_by_axis = tuple(
             accounts.devices_by_axis if devices_by_axis is None else devices_by_axis
         )
-        self.devices: list[NamedDevice] = []
+        self.devices: list[DeviceIdentity] = []
         for devices in self.devices_by_axis:
-            self.devices.extend(devices.named)
+            self.devices.extend(devices.identities)
         self.window = window
         self.window_name = window_name
         self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
@@ -137,9 +137,9 @@ class Facts:
         if event_count < len(rows):  # the trace has other devices too
             rows = np.sort(np.concatenate([NO_ROWS, *events_of_axes]))
 
-        return self.rows_in_window(rows)
+        return self.select_rows_in_window(rows)
 
-    def rows_in_window(self, rows: Rows) -> Rows:
+    def select_rows_in_window(self, rows: Rows) -> Rows:
         """Return those of some rows that lie at least partly in the window."""
         ends_after_begin = self.trace.end[rows] > self.begin_ns
         starts_before_end = self.trace.start[rows] < self.end_ns
@@ -147,7 +147,7 @@ class Facts:
         return in_window
 
     @cached_property
-    def steady(self) -> Facts:
+    def steady_facts(self) -> Facts:
         """Return the facts that rules about kernels look at.
 
         If the first step is much longer than the others, its kernels are not typical:
@@ -211,16 +211,16 @@ class Facts:
         gaps_of_axes = []
         devices_before = 0
         for devices in self.devices_by_axis:
-            gaps, reasons = devices.idle_in(self.window)
-            device = devices.device_index(gaps.event) + devices_before
+            gaps, reasons = devices.find_idle_time(self.window)
+            device = devices.find_device_indices(gaps.event) + devices_before
             gaps_of_axes.append(
                 IdleGaps.from_gaps(gaps, device=device, reasons=reasons)
             )
             devices_before += len(devices)
 
-        return IdleGaps.joined(gaps_of_axes)
+        return IdleGaps.concatenate(gaps_of_axes)
 
-    def idle_during(self, rows: Rows) -> int:
+    def measure_idle_during(self, rows: Rows) -> int:
         """Measure how long the devices were idle while some slices ran, in ns.
 
         Rules use it for the cost of a cause such as the data loader. A slice counts on
@@ -230,7 +230,7 @@ class Facts:
         Args:
             rows: The slices, as rows of the trace.
         """
-        cover = without(self.time_on_launching_threads(rows), self.warm_up_time)
+        cover = without(self.cover_launching_threads(rows), self.warm_up_time)
         return int(cover.within(self.gaps.begin, self.gaps.end).sum())
 
     @cached_property
@@ -242,12 +242,12 @@ class Facts:
         launching_threads = trace.thread_of(recorded_calls)
         return np.isin(trace.thread_of_track, launching_threads)
 
-    def time_on_launching_threads(self, rows: Rows) -> Cover:
+    def cover_launching_threads(self, rows: Rows) -> Cover:
         """Return the time in which any of some slices runs on a thread that launches."""
         rows = rows[self.launching_tracks[self.trace.track[rows]]]
         return union(self.trace.start[rows], self.trace.end[rows])
 
-    def activity_ns_during(self, cover: Cover) -> Int64s:
+    def measure_activities_during(self, cover: Cover) -> Int64s:
         """Measure what the launching threads did before late launches, during some
         time.
 
@@ -263,8 +263,10 @@ class Facts:
             return activity_ns
 
         for waits in self._cut_waits_for_launches(cover):
-            ns_of_parts = waits.threads.split(waits.parts.start, waits.parts.end)
-            activity_ns[:, waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
+            ns_of_parts = waits.threads.divide_among_activities(
+                waits.parts.start, waits.parts.end
+            )
+            activity_ns[:, waits.gap_indices] = waits.add_up_by_gap(ns_of_parts)
 
         return activity_ns
 
@@ -277,13 +279,13 @@ class Facts:
         """
         gaps = self.gaps
         is_launched_late = gaps.call_begin > gaps.begin
-        for threads, gap_indices, on_axis in self.gaps_by_axis(is_launched_late):
+        for threads, gap_indices, on_axis in self.group_gaps_by_axis(is_launched_late):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
 
             # Cut at the edges of all gaps, so that each part lies wholly in a gap or
             # outside of it: gaps of several devices may overlap.
-            parts = threads.parts(counted(begin, end), cover)
+            parts = threads.cut_intervals(counted(begin, end), cover)
             yield WaitsForLaunches(
                 threads=threads,
                 gap_indices=gap_indices,
@@ -303,12 +305,12 @@ class Facts:
 
         See warming.step_intervals.
         """
-        return step_intervals(self.trace, self.steps)
+        return find_step_intervals(self.trace, self.steps)
 
     @cached_property
     def warm_up_pieces(self) -> tuple[WarmUpPiece, ...]:
         """Return what the program does only once, and when; see warming.warm_up."""
-        return warm_up(
+        return find_warm_up_pieces(
             self.trace,
             kinds=self.accounts.kinds,
             launching=self.launching_tracks,
@@ -322,7 +324,7 @@ class Facts:
         """Return the time of the whole warm-up."""
         return joined(NOTHING, *(piece.cover for piece in self.warm_up_pieces))
 
-    def late_ns_during(self, cover: Cover) -> int:
+    def measure_waits_during(self, cover: Cover) -> int:
         """Measure how long the devices waited for a launch during some time, in ns.
 
         Both the wait until the launch call and the call itself count.
@@ -336,20 +338,20 @@ class Facts:
         These rules are data-loading, recompilation, warm-up and first-compiled-kernels.
         """
         gaps = self.gaps
-        before_first_run = self.before_first_runs
+        before_first_run = self.gaps_before_first_runs
         compiling = union(
             gaps.begin[before_first_run], gaps.call_begin[before_first_run]
         )
 
-        return joined(self._claimed_by_slices, compiling)
+        return joined(self._time_claimed_by_slices, compiling)
 
     @cached_property
-    def _claimed_by_slices(self) -> Cover:
+    def _time_claimed_by_slices(self) -> Cover:
         """Return the time that data-loading, recompilation and warm-up claim."""
         return joined(self.loading_time, self.compiling_time, self.warm_up_time)
 
     @cached_property
-    def before_first_runs(self) -> Rows:
+    def gaps_before_first_runs(self) -> Rows:
         """Find the gaps in which a compiler probably ran without being recorded.
 
         Each of them ends with the first run of a kernel that torch.compile generated.
@@ -361,7 +363,7 @@ class Facts:
         Returns:
             Indices of gaps.
         """
-        before_compiled = self._before_compiled_kernels
+        before_compiled = self._gaps_before_compiled_kernels
         if not len(before_compiled):  # then the costly figures below are not needed
             return NO_ROWS
 
@@ -388,7 +390,7 @@ class Facts:
         What other findings claim does not count. Returns ns, of shape [gaps].
         """
         nothing_ns = self.unclaimed_activity_ns[ThreadActivity.NOTHING]
-        unrecorded_ns: Int64s = nothing_ns + self._in_steps_alone_ns
+        unrecorded_ns: Int64s = nothing_ns + self._only_step_ns
         return unrecorded_ns
 
     def _find_longest_unrecorded(self, gap_indices: Rows, like: Rows) -> Int64s:
@@ -413,7 +415,7 @@ class Facts:
         return longest_ns
 
     @property
-    def _before_compiled_kernels(self) -> Rows:
+    def _gaps_before_compiled_kernels(self) -> Rows:
         """Find the gaps that end with a kernel that torch.compile generated."""
         events = self.gaps.event
         is_kernel = self.trace.role[events] == Role.KERNEL
@@ -438,16 +440,16 @@ class Facts:
         return kernels[by_name.first]
 
     @cached_property
-    def _in_steps_alone_ns(self) -> Int64s:
+    def _only_step_ns(self) -> Int64s:
         """Measure how long only a step was recorded in each gap, until its launch call.
 
         The annotation of a step encloses work but is no work itself, so this time
         counts as unrecorded. Returns ns, of shape [gaps].
         """
-        annotations = self.rows_in_window(self.trace.rows_of(Role.ANNOTATION))
+        annotations = self.select_rows_in_window(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.steps.rows)]
-        during_others_ns = self.activity_ns_during(
-            self.time_on_launching_threads(others)
+        during_others_ns = self.measure_activities_during(
+            self.cover_launching_threads(others)
         )
 
         in_annotations_ns = self.unclaimed_activity_ns[ThreadActivity.ANNOTATION]
@@ -465,7 +467,7 @@ class Facts:
         slices were recorded. Returns ns of each activity in each gap, of shape
         [ThreadActivity, gaps].
         """
-        claimed_ns = self.activity_ns_during(self._claimed_by_slices)
+        claimed_ns = self.measure_activities_during(self._time_claimed_by_slices)
         unclaimed_ns: Int64s = self.gaps.activity_ns - claimed_ns
         return unclaimed_ns
 
@@ -481,7 +483,7 @@ class Facts:
         Returns:
             ns of each activity in each gap, of shape [ThreadActivity, gaps].
         """
-        unexplained_ns = self.gaps.activity_ns - self.activity_ns_during(
+        unexplained_ns = self.gaps.activity_ns - self.measure_activities_during(
             self.explained_time
         )
         late_activity_ns: Int64s = np.where(LATE_ACTIVITIES[:, None], unexplained_ns, 0)
@@ -513,15 +515,15 @@ class Facts:
             return computing_ns
 
         for waits in self._cut_waits_for_launches(outside(self.explained_time)):
-            start, end = waits.threads.bounds(waits.threads.own_rows(rows))
+            start, end = waits.threads.place_slices(waits.threads.select_own_rows(rows))
             computing = union(start, end)
             ns_of_parts = computing.within(waits.parts.start, waits.parts.end)
-            computing_ns[waits.gap_indices] = waits.sums_of_gaps(ns_of_parts)
+            computing_ns[waits.gap_indices] = waits.add_up_by_gap(ns_of_parts)
 
         return computing_ns
 
     @cached_property
-    def has_cpu_compute(self) -> Flags:
+    def is_mostly_computing(self) -> Flags:
         """Tell in which gaps the launching thread mostly computed on the CPU.
 
         That is so from COMPUTES_SHARE of the late time on: the rest usually prepares
@@ -548,7 +550,7 @@ class Facts:
         is_very_long = self.late_ns > LONG_WORK_NS
         is_work = is_long & (has_few_slices | is_very_long)
 
-        is_busy: Flags = is_work | self.has_cpu_compute
+        is_busy: Flags = is_work | self.is_mostly_computing
         return is_busy & ~self.is_set_up_gap
 
     def _count_begun_slices(self, is_counted: Flags) -> Int64s:
@@ -562,30 +564,30 @@ class Facts:
         """
         gaps = self.gaps
         slices_of_gap = np.zeros(len(gaps), dtype=np.int64)
-        for threads, gap_indices, on_axis in self.gaps_by_axis(is_counted):
+        for threads, gap_indices, on_axis in self.group_gaps_by_axis(is_counted):
             begin = on_axis(gaps.begin)
             end = on_axis(gaps.call_begin)
             for kind in _RECORDED_WORK:
-                start = threads.slices(kind).start
+                start = threads.find_slices(kind).start
                 slices_of_gap[gap_indices] += count_between(start, begin, end)
 
         return slices_of_gap
 
     @cached_property
-    def is_late(self) -> bool:
+    def is_cpu_bound(self) -> bool:
         """Whether the GPU waits for launches for MIN_SHARE_CPU_BOUND of the span or
         longer.
 
         The warm-up and the set-up count neither as waiting nor as part of the span.
         """
-        without_warm_up_ns = self.gaps.activity_ns - self.activity_ns_during(
+        without_warm_up_ns = self.gaps.activity_ns - self.measure_activities_during(
             self.warm_up_time
         )
         late_ns_of_gap = without_warm_up_ns[LATE_ACTIVITIES].sum(axis=0)
 
         set_up_ns = int(late_ns_of_gap[self.is_set_up_gap].sum())
         late_ns = int(late_ns_of_gap.sum()) - set_up_ns
-        warm_up_ns = self.late_ns_during(self.warm_up_time)
+        warm_up_ns = self.measure_waits_during(self.warm_up_time)
         span_ns = self.span_ns - warm_up_ns - set_up_ns
 
         return span_ns > 0 and late_ns >= MIN_SHARE_CPU_BOUND * span_ns
@@ -615,15 +617,15 @@ class Facts:
         return is_before
 
     @cached_property
-    def is_profiled(self) -> bool:
+    def is_slowed_by_stacks(self) -> bool:
         """Whether Python stacks were recorded while the GPU waited for launches.
 
         Then CPU times include the work of the profiler, and findings say so.
         """
-        return self.has_stacks and self.is_late
+        return self.has_stacks and self.is_cpu_bound
 
     @cached_property
-    def is_replayed(self) -> bool:
+    def is_mostly_replayed(self) -> bool:
         """Whether replays of CUDA graphs launched at least half of the GPU events."""
         launch = self.trace.launch[self.gpu_rows]
         if not len(launch):
@@ -634,7 +636,9 @@ class Facts:
         replayed_events = int(np.count_nonzero(is_replay))
         return 2 * replayed_events >= len(launch)
 
-    def gaps_by_axis(self, is_counted: Flags | None = None) -> Iterator[CallsOnAxis]:
+    def group_gaps_by_axis(
+        self, is_counted: Flags | None = None
+    ) -> Iterator[CallsOnAxis]:
         """Yield, for each axis of threads, the indices of the gaps that belong to it.
 
         An axis puts the times of several threads one after another, so that they can be
@@ -660,12 +664,12 @@ class Facts:
     @cached_property
     def loading_time(self) -> Cover:
         """Return when a thread that launches fetches a batch from a data loader."""
-        return self.time_on_launching_threads(find_loader_calls(self.trace))
+        return self.cover_launching_threads(find_loader_calls(self.trace))
 
     @cached_property
     def compiling_time(self) -> Cover:
         """Return when a thread that launches compiles something, as far as recorded."""
-        return self.time_on_launching_threads(self.compiler_rows)
+        return self.cover_launching_threads(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
@@ -677,7 +681,7 @@ class Facts:
         """Whether any Python frame was recorded."""
         return bool((self.trace.role == Role.PYTHON).any())
 
-    def longest_waited_for(self, rows: Rows) -> tuple[int, ...]:
+    def choose_longest_waited_for(self, rows: Rows) -> tuple[int, ...]:
         """Choose the slices during which the devices were idle longest, as evidence.
 
         Args:
@@ -686,11 +690,11 @@ class Facts:
         Returns:
             Some of these rows, the longest idle time first. Empty if no device waited.
         """
-        waited_ns = self.waited_for(rows)
+        waited_ns = self.measure_idle_of_each(rows)
         is_waited_for = waited_ns > 0
-        return heaviest_rows(rows[is_waited_for], waited_ns[is_waited_for])
+        return choose_heaviest_rows(rows[is_waited_for], waited_ns[is_waited_for])
 
-    def waited_for(self, rows: Rows) -> Int64s:
+    def measure_idle_of_each(self, rows: Rows) -> Int64s:
         """Measure how long the devices were idle while each of some slices ran.
 
         Only gaps count that end with a launch by the thread of the slice. A slice on a
@@ -703,10 +707,10 @@ class Facts:
             ns, of the shape of `rows`.
         """
         waited_ns = np.zeros(len(rows), dtype=np.int64)
-        for threads, _, on_axis in self.gaps_by_axis():
+        for threads, _, on_axis in self.group_gaps_by_axis():
             idle_time = union(on_axis(self.gaps.begin), on_axis(self.gaps.end))
             is_of_axis = threads.tracks[self.trace.track[rows]]
-            start, end = threads.bounds(rows[is_of_axis])
+            start, end = threads.place_slices(rows[is_of_axis])
             waited_ns[is_of_axis] = idle_time.within(start, end)
 
         return waited_ns
@@ -750,7 +754,7 @@ class WaitsForLaunches(msgspec.Struct, frozen=True, eq=False):
     after_last_part: Rows
     """One more than the index of the last part of each gap; shape of `gap_indices`."""
 
-    def sums_of_gaps(self, ns_of_parts: Int64s) -> Int64s:
+    def add_up_by_gap(self, ns_of_parts: Int64s) -> Int64s:
         """Add up a figure of the parts for each gap.
 
         Args:
@@ -787,7 +791,7 @@ class IdleGaps(Gaps, frozen=True, eq=False):
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[IdleGaps]) -> IdleGaps:
+    def concatenate(cls, parts: Sequence[IdleGaps]) -> IdleGaps:
         """Concatenate the gaps of several records, of which there may be none."""
         if not parts:
             return cls._empty()
@@ -820,7 +824,7 @@ class IdleGaps(Gaps, frozen=True, eq=False):
             reasons=(no_ns,) * len(IDLE),
         )
 
-    def ns_of_reasons(self, *names: str) -> Int64s:
+    def add_up_reasons(self, *names: str) -> Int64s:
         """Add up how long each gap lasted for some reasons, in ns.
 
         Args:

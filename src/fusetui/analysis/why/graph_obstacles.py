@@ -55,15 +55,15 @@ def find_graph_obstacle(facts: Facts) -> GraphObstacle | None:
     if not len(launches):
         return None
 
-    intervals = _LaunchIntervals.of(facts, launches)
+    intervals = _LaunchIntervals.find(facts, launches)
 
     name = ""
     all_waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    obstacles = intervals.rows_within(facts, all_waits)
+    obstacles = intervals.select_rows_within(facts, all_waits)
     if len(obstacles):
         name = _name_most_frequent(facts.trace, obstacles)
     else:
-        obstacles = intervals.rows_within(facts, find_loader_calls(trace))
+        obstacles = intervals.select_rows_within(facts, find_loader_calls(trace))
 
     if not len(obstacles):
         return None
@@ -105,7 +105,7 @@ class _LaunchIntervals(msgspec.Struct, frozen=True, eq=False):
     last_ns: Int64s
 
     @classmethod
-    def of(cls, facts: Facts, launches: Rows) -> _LaunchIntervals:
+    def find(cls, facts: Facts, launches: Rows) -> _LaunchIntervals:
         """Find the time from the first to the last launch, for each step and thread.
 
         Args:
@@ -124,7 +124,7 @@ class _LaunchIntervals(msgspec.Struct, frozen=True, eq=False):
             last_ns=launched_in_order[last],
         )
 
-    def rows_within(self, facts: Facts, rows: Rows) -> Rows:
+    def select_rows_within(self, facts: Facts, rows: Rows) -> Rows:
         """Return the rows that lie between the launches of their step and thread.
 
         They start after the first and before the last launch of the interval.

@@ -91,7 +91,7 @@ class _GapWithRows(NamedTuple):
     rows: GapRows
 
 
-def longest_gaps(
+def list_longest_gaps(
     devices_by_axis: Sequence[Devices],
     most: int | None = MAX_GAPS_LISTED,
     window: tuple[int, int] | None = None,
@@ -107,7 +107,7 @@ def longest_gaps(
     candidates: list[_GapWithRows] = []
     count = 0
     for devices in devices_by_axis:
-        gaps, reasons = devices.idle_in(window)
+        gaps, reasons = devices.find_idle_time(window)
         count += len(gaps)
 
         # No other gap of this axis can be among the longest of all axes.
@@ -171,8 +171,8 @@ def describe_gaps(
         One record for each of `selected`, in their order.
     """
     trace = devices.trace
-    gaps = all_gaps.only(selected)
-    device_of_gap = devices.device_index(gaps.event)
+    gaps = all_gaps.select(selected)
+    device_of_gap = devices.find_device_indices(gaps.event)
     ns_of_reasons = np.stack([ns_of_gap[selected] for ns_of_gap in reasons])
     ns_by_gap = ns_of_reasons.T  # [gaps, IDLE]
     waiting_call = _find_waits_at_begin(devices, gaps)
@@ -180,7 +180,7 @@ def describe_gaps(
 
     described = []
     for index in range(len(gaps)):
-        device = devices.named[device_of_gap[index]]
+        device = devices.identities[device_of_gap[index]]
         described.append(
             Gap(
                 device=exact_id(device.pid),
@@ -296,9 +296,11 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     name: str  # a key of IDLE
     start: Int64s  # of each interval, in ns of the file; shape [n]
     end: Int64s  # likewise
-    before: Int64s  # ns of all intervals before each, then the total; shape [n + 1]
+    ns_before_each: (
+        Int64s  # ns of all intervals before each, then the total; shape [n + 1]
+    )
 
-    def ns_before(self, times: Int64s) -> Int64s:
+    def measure_before(self, times: Int64s) -> Int64s:
         """Measure how long the device was idle for this reason before each of some
         times.
 
@@ -314,7 +316,7 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
 
         # All intervals before the last one, and of the last one the part until then.
         ns_of_last = np.minimum(times, self.end[interval]) - self.start[interval]
-        return np.where(has_begun, self.before[interval] + ns_of_last, 0)
+        return np.where(has_begun, self.ns_before_each[interval] + ns_of_last, 0)
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
@@ -327,7 +329,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
     longest: Rows  # indices of the longest gaps, the longest first
     longest_gaps: tuple[Gap, ...]  # what is known about each of these
 
-    def within(self, edges: Int64s) -> Int64s:
+    def measure_between_edges(self, edges: Int64s) -> Int64s:
         """Measure how long the device was idle for each reason between some edges.
 
         The timeline asks for the columns of the screen.
@@ -340,11 +342,11 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         """
         idle_ns = np.zeros((len(self.reasons), len(edges) - 1), dtype=np.int64)
         for index, reason in enumerate(self.reasons):
-            idle_ns[index] = np.diff(reason.ns_before(edges))
+            idle_ns[index] = np.diff(reason.measure_before(edges))
 
         return idle_ns
 
-    def over(self, begin: int, end: int) -> dict[str, int]:
+    def measure_window(self, begin: int, end: int) -> dict[str, int]:
         """Return how long the device was idle in a window, by reason, without zeros.
 
         Args:
@@ -352,7 +354,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
             end: Likewise.
         """
         only_window = np.array([begin, end])
-        ns_of_reasons = self.within(only_window)[:, 0].tolist()
+        ns_of_reasons = self.measure_between_edges(only_window)[:, 0].tolist()
         ns_by_name = {}
         for reason, ns in zip(self.reasons, ns_of_reasons, strict=True):
             if ns:
@@ -360,13 +362,13 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
         return ns_by_name
 
-    def gap_at(self, time: int) -> int:
+    def find_gap_at(self, time: int) -> int:
         """Return the index of the gap at a time (ns of the file), NO_INTERVAL for none."""
         gaps = Cover(self.begin, self.end)
         return int(gaps.place_of(np.array([time]))[0])
 
 
-def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
+def prepare_idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     """Prepare the idle time of each device of an axis.
 
     Returns one record for each device, in the order of `devices.named`. It has the gaps
@@ -374,7 +376,7 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     for which reason.
     """
     gaps = devices.gaps
-    device_of_gap = devices.device_index(gaps.event)
+    device_of_gap = devices.find_device_indices(gaps.event)
     longest = _choose_longest_of_each(gaps, device_of_gap)
     described = tuple(describe_gaps(devices, gaps, devices.reasons, longest))
     reasons = _find_reason_times(devices)
@@ -383,7 +385,7 @@ def idle_times(devices: Devices) -> tuple[IdleTime, ...]:
     gaps_of_devices = slices_of_ids(device_of_gap, len(devices))
     longest_of_devices = slices_of_ids(device_of_gap[longest], len(devices))
     idle_times = []
-    for index, device in enumerate(devices.named):
+    for index, device in enumerate(devices.identities):
         own_gaps = gaps_of_devices[index]
         own_longest = longest_of_devices[index]
         idle_times.append(
@@ -425,7 +427,7 @@ def _find_reason_times(devices: Devices) -> list[tuple[ReasonTimes, ...]]:
     Returns one tuple for each device, with a record for each reason that the device
     has, in the order of IDLE.
     """
-    times_of_devices: list[list[ReasonTimes]] = [[] for _ in devices.named]
+    times_of_devices: list[list[ReasonTimes]] = [[] for _ in devices.identities]
     for name, all_pieces in zip(IDLE, _cut_idle_time(devices), strict=True):
         for device, times in _collect_times_of_devices(name, all_pieces):
             times_of_devices[device].append(times)
@@ -443,11 +445,11 @@ def _cut_idle_time(devices: Devices) -> list[list[Pieces]]:
         Records of pieces for each reason, in the order of IDLE.
     """
     trace = devices.trace
-    gaps = devices.with_lead(trace.begin_ns)
-    device = devices.device_index(gaps.event)
+    gaps = devices.find_gaps_with_lead(trace.begin_ns)
+    device = devices.find_device_indices(gaps.event)
 
     pieces_of_reasons: list[list[Pieces]] = [[] for _ in IDLE]
-    for reason, interval in devices.intervals(gaps).items():
+    for reason, interval in devices.find_reason_intervals(gaps).items():
         holds = interval.holds
         pieces_of_reasons[reason].append(
             Pieces(
@@ -479,7 +481,7 @@ def _cut_waits_for_launches(
     result is the index of a ThreadActivity and the pieces of that activity, in ns of
     the file.
     """
-    device_of_gap = devices.device_index(gaps.event)
+    device_of_gap = devices.find_device_indices(gaps.event)
     is_launched_late = gaps.call_begin > gaps.begin
     for threads, gap_indices, on_axis in group_calls_by_axis(
         devices.trace, devices.threads, gaps.launch, is_launched_late
@@ -525,7 +527,10 @@ def _collect_times_of_devices(
         start = merged.start[members]
         end = merged.end[members]
         before = prefix_sums(end - start)
-        yield device, ReasonTimes(name=name, start=start, end=end, before=before)
+        yield (
+            device,
+            ReasonTimes(name=name, start=start, end=end, ns_before_each=before),
+        )
 
 
 def _merge_pieces(all_pieces: Sequence[Pieces]) -> Pieces:
@@ -573,7 +578,7 @@ def find_covering(
     """
 
     def touching(kind: ThreadActivity) -> Slices:
-        return threads.slices(kind).touching(begin, end)
+        return threads.find_slices(kind).select_touching(begin, end)
 
     ops = touching(ThreadActivity.OP)
     annotations = touching(ThreadActivity.ANNOTATION)
@@ -583,8 +588,8 @@ def find_covering(
     return Covering(
         op=find_longest_slices(trace, ops, begin, end),
         annotation=find_longest_slices(trace, annotations, begin, end),
-        module=find_longest_slices(trace, frames.only(are_modules), begin, end),
-        frame=find_longest_slices(trace, frames.only(~are_modules), begin, end),
+        module=find_longest_slices(trace, frames.select(are_modules), begin, end),
+        frame=find_longest_slices(trace, frames.select(~are_modules), begin, end),
     )
 
 
@@ -614,7 +619,7 @@ def find_longest_slices(
     if len(undecided):
         begin_of_undecided = begin[undecided]
         end_of_undecided = end[undecided]
-        touching = slices.touching(begin_of_undecided, end_of_undecided)
+        touching = slices.select_touching(begin_of_undecided, end_of_undecided)
         rows[undecided] = _find_longest_names(
             trace, touching, begin_of_undecided, end_of_undecided
         )
@@ -668,7 +673,7 @@ def _find_longest_names(
     if not len(slices.rows):
         return rows
 
-    names = _NamesInIntervals.of(trace, slices, Cover(begin, end))
+    names = _NamesInIntervals.collect(trace, slices, Cover(begin, end))
     if not len(names.row):
         return rows
 
@@ -700,14 +705,16 @@ class _NamesInIntervals(NamedTuple):
     """How long slices of the name were innermost in the interval, in ns."""
 
     @classmethod
-    def of(cls, trace: Trace, slices: Slices, intervals: Cover) -> _NamesInIntervals:
+    def collect(
+        cls, trace: Trace, slices: Slices, intervals: Cover
+    ) -> _NamesInIntervals:
         """Add up how long each name was innermost in each interval.
 
         The slices are cut at the edges of the intervals, and only the part counts in
         which a slice is the innermost one. There must be at least one slice.
         """
         # Cut the innermost parts of slices at the edges of the intervals.
-        parts = slices.innermost_parts()
+        parts = slices.cut_innermost_parts()
         inside, interval = pieces(intervals, Cover(parts.start, parts.end))
         # A piece lies in the part after all those that end before the piece begins.
         row = parts.rows[count_until(parts.end, inside.start)]

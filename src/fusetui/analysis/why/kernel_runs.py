@@ -58,7 +58,7 @@ class Runs(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Its module or annotation, as a row of the trace."""
     least_ns: Int64s
     """What one kernel for the run would take at least, or UNKNOWN."""
-    moved: Floats
+    share_moved: Floats
     """The share of the bytes of the run that one kernel would move, or NaN."""
     are_chains: bool
     """Whether shapes show that each kernel can work on the result of the one before."""
@@ -100,7 +100,7 @@ def _reads_tensor(kernel: KernelName) -> bool:
 
 
 @memo()
-def runs_of(kernels: Kernels) -> Runs:
+def find_fusable_runs(kernels: Kernels) -> Runs:
     """Find runs of kernels, neighbors on a stream, whose work one fused kernel could
     do.
 
@@ -112,8 +112,8 @@ def runs_of(kernels: Kernels) -> Runs:
     """
     order = kernels.stream_order  # all flags and sizes below are in this order
     is_candidate = _find_candidates(kernels)
-    is_copy = kernels.launched_by_ops(_COPY)[order]
-    reduces = kernels.matching(_is_reduction)[order]
+    is_copy = kernels.mark_launched_by_ops(_COPY)[order]
+    reduces = kernels.match_names(_is_reduction)[order]
     sizes = _collect_sizes(kernels, is_copy)
 
     # Decide for each kernel whether it continues the run of the kernel before it.
@@ -132,9 +132,9 @@ def runs_of(kernels: Kernels) -> Runs:
         begin=begin,
         end=end,
         ns=sums_of_ranges(kernels.effective_ns[order], begin, end),
-        module=kernels.module[order[begin]],
+        module=kernels.module_row[order[begin]],
         least_ns=_estimate_least_ns(kernels, sizes, written_bytes, begin, end),
-        moved=_estimate_share_left(sizes, written_bytes, begin, end),
+        share_moved=_estimate_share_left(sizes, written_bytes, begin, end),
         are_chains=are_sizes_known,
     )
 
@@ -144,7 +144,7 @@ def _drop_runs_with_one_reader(kernels: Kernels, runs: Ranges) -> Ranges:
 
     Otherwise there is nothing to save: a kernel that fills a tensor reads nothing.
     """
-    reads = kernels.matching(_reads_tensor)[kernels.stream_order]
+    reads = kernels.match_names(_reads_tensor)[kernels.stream_order]
     readers_of_run = sums_of_ranges(reads, runs.begin, runs.end)
     has_several = readers_of_run >= 2
     return Ranges(begin=runs.begin[has_several], end=runs.end[has_several])
@@ -155,8 +155,10 @@ def _find_candidates(kernels: Kernels) -> Flags:
 
     They are pointwise, in a module or annotation, and not of an optimizer.
     """
-    has_module = kernels.module != NO_ROW
-    is_candidate = kernels.matching(is_pointwise) & has_module & ~kernels.in_optimizer
+    has_module = kernels.module_row != NO_ROW
+    is_candidate = (
+        kernels.match_names(is_pointwise) & has_module & ~kernels.is_of_optimizer
+    )
     in_stream_order: Flags = is_candidate[kernels.stream_order]
     return in_stream_order
 
@@ -202,7 +204,7 @@ def _find_neighbors(kernels: Kernels, is_candidate: Flags) -> Flags:
     stream order.
     """
     order = kernels.stream_order
-    module = kernels.module[order]
+    module = kernels.module_row[order]
     stream = kernels.stream[order]
     are_neighbors: Flags = is_candidate[1:] & is_candidate[:-1]
     are_neighbors &= module[1:] == module[:-1]
@@ -328,19 +330,21 @@ def _estimate_share_left(
 
 def _collect_sizes(kernels: Kernels, is_copy: Flags) -> OpSizes:
     """Collect the sizes of the tensors of the ops of all kernels, in stream order."""
-    columns = _InputsColumns.of(kernels)
+    columns = _InputsColumns.collect(kernels)
     inputs = columns.sizes
     elements_by_input = []
     for index in range(_MAX_INPUTS):
         elements = [size.elements_of_input[index] for size in inputs]
-        elements_by_input.append(columns.of_kernels(elements))
+        elements_by_input.append(columns.spread_to_kernels(elements))
 
     sizes = OpSizes(
-        all_bytes=columns.of_kernels([size.all_bytes for size in inputs]),
-        largest_bytes=columns.of_kernels([size.largest_bytes for size in inputs]),
-        first_bytes=columns.of_kernels([size.first_bytes for size in inputs]),
-        second_bytes=columns.of_kernels([size.second_bytes for size in inputs]),
-        result=columns.of_kernels([size.result for size in inputs]),
+        all_bytes=columns.spread_to_kernels([size.all_bytes for size in inputs]),
+        largest_bytes=columns.spread_to_kernels(
+            [size.largest_bytes for size in inputs]
+        ),
+        first_bytes=columns.spread_to_kernels([size.first_bytes for size in inputs]),
+        second_bytes=columns.spread_to_kernels([size.second_bytes for size in inputs]),
+        result=columns.spread_to_kernels([size.result for size in inputs]),
         elements_of_input=np.stack(elements_by_input),
     )
     _correct_copies(sizes, is_copy)
@@ -370,7 +374,7 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
     """Whether the inputs of the op are not those of the kernel; shape [kernels]."""
 
     @classmethod
-    def of(cls, kernels: Kernels) -> _InputsColumns:
+    def collect(cls, kernels: Kernels) -> _InputsColumns:
         """Collect the recorded inputs of the ops of these kernels, in stream order.
 
         Inputs that several ops share are evaluated once. They are unknown for a kernel
@@ -392,7 +396,7 @@ class _InputsColumns(msgspec.Struct, frozen=True, eq=False):
             is_unknown=~has_aten_op,
         )
 
-    def of_kernels(self, values: list[int]) -> Int64s:
+    def spread_to_kernels(self, values: list[int]) -> Int64s:
         """Return one figure for each kernel in stream order, UNKNOWN where it is not
         known.
 

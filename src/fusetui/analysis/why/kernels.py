@@ -59,7 +59,7 @@ class Total(NamedTuple):
     occurrences: int
     ns: int
 
-    def plus(self, occurrences: int, ns: int) -> Total:
+    def add(self, occurrences: int, ns: int) -> Total:
         """Return the total with some more rows and their time."""
         return Total(occurrences=self.occurrences + occurrences, ns=self.ns + ns)
 
@@ -88,7 +88,7 @@ def add_up_by_text(
     for name in used_ids(names):
         text = make_text(trace.names[name])
         so_far = total_of_text.get(text, NO_TIME)
-        total_of_text[text] = so_far.plus(
+        total_of_text[text] = so_far.add(
             occurrences=int(rows_of_name[name]), ns=int(ns_of_name[name])
         )
 
@@ -102,7 +102,7 @@ MAX_SORTED: Final = 1000
 """
 
 
-def heaviest_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
+def choose_heaviest_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     """Choose the MAX_ROWS rows with the most time, the largest first, each once.
 
     Findings show them as evidence.
@@ -207,7 +207,7 @@ class Kernels:
         self._name_index = trace.name[rows]
         self._name_indices = used_ids(self._name_index)
 
-    def matching(self, matches: Callable[[KernelName], object]) -> Flags:
+    def match_names(self, matches: Callable[[KernelName], object]) -> Flags:
         """Tell which are kernels whose decoded name passes a test.
 
         Args:
@@ -222,7 +222,7 @@ class Kernels:
 
         return passes[self._name_index] & self.is_kernel
 
-    def launched_by_ops(self, names: frozenset[str]) -> Flags:
+    def mark_launched_by_ops(self, names: frozenset[str]) -> Flags:
         """Tell which events were launched by an op with one of some names."""
         op = self.trace.op[self.rows]
         has_op = op != NO_ROW
@@ -245,7 +245,7 @@ class Kernels:
         inside_ns: Int64s = np.maximum(self.end - begin_inside, 0)
         return inside_ns
 
-    def total_ns(self, selected: Flags | Rows) -> int:
+    def add_up_ns(self, selected: Flags | Rows) -> int:
         """Add up the effective time of some events, in ns.
 
         Args:
@@ -258,23 +258,23 @@ class Kernels:
         """Return how long any of these events runs, added up over the devices."""
         busy_ns = 0
         for device in self.devices:
-            busy_ns += self.cover(self.device == device, device).ns
+            busy_ns += self.cover_events(self.device == device, device).ns
         return busy_ns
 
     @cached_property
-    def family_ns(self) -> dict[str, int]:
+    def ns_of_family(self) -> dict[str, int]:
         """Return the effective time of the kernels of each library, without zeros.
 
         The key "" stands for unknown names.
         """
         rows = self.rows[self.is_kernel]
         ns = self.effective_ns[self.is_kernel]
-        family_ns = {}
+        ns_of_family = {}
         for family, total in add_up_by_text(self.trace, rows, ns, _get_family).items():
             if total.ns:
-                family_ns[family] = total.ns
+                ns_of_family[family] = total.ns
 
-        return family_ns
+        return ns_of_family
 
     @cached_property
     def _index_in_jobs(self) -> NDArray[np.int32]:
@@ -316,31 +316,31 @@ class Kernels:
         return self.origins.credit(self.origins.regions, self.rows)
 
     @cached_property
-    def module(self) -> Rows:
+    def module_row(self) -> Rows:
         """Return the module or annotation of each event, as a row; -1 for none."""
         return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
 
     @cached_property
-    def in_optimizer(self) -> Flags:
+    def is_of_optimizer(self) -> Flags:
         """Tell which events belong to the step of an optimizer, by its annotation."""
-        has_module = self.module != NO_ROW
-        name_of_module = self.trace.name[self.module]
+        has_module = self.module_row != NO_ROW
+        name_of_module = self.trace.name[self.module_row]
         is_optimizer_name = self.trace.named(lambda name: name.startswith(OPTIMIZER))
         in_optimizer: Flags = has_module & is_optimizer_name[name_of_module]
         return in_optimizer
 
     @cached_property
-    def communicates(self) -> Flags:
+    def is_communication(self) -> Flags:
         """Tell which are kernels that communicate with other devices."""
         return communicates(self.trace, self.rows)
 
     @cached_property
-    def computes(self) -> Flags:
+    def is_compute(self) -> Flags:
         """Tell which are kernels that do not communicate."""
-        return self.is_kernel & ~self.communicates
+        return self.is_kernel & ~self.is_communication
 
     @cached_property
-    def bounded(self) -> Bounds:
+    def bounds(self) -> Bounds:
         """Return the bounds of these events; unknown for what is not a kernel.
 
         A product whose arithmetic takes 30 us at the attainable rate, and whose bytes
@@ -383,14 +383,14 @@ class Kernels:
     @cached_property
     def ceiling(self) -> Ceiling:
         """Return what better kernels could save."""
-        bounds = self.bounded
+        bounds = self.bounds
         is_known = bounds.is_known
         beyond_data_sheet_ns = np.maximum(self.effective_ns - bounds.least_ns, 0)
         return Ceiling(
-            known_ns=self.total_ns(is_known),
-            unknown_ns=self.total_ns(self.is_kernel & ~is_known),
+            known_ns=self.add_up_ns(is_known),
+            unknown_ns=self.add_up_ns(self.is_kernel & ~is_known),
             at_stake_ns=int(bounds.excess_ns.sum()),
-            assumed_ns=self.total_ns(is_known & bounds.assumed),
+            assumed_ns=self.add_up_ns(is_known & bounds.assumed),
             at_most_ns=int(beyond_data_sheet_ns[is_known].sum()),
         )
 
@@ -431,7 +431,7 @@ class Kernels:
 
         return number_of_track[self.trace.track[self.rows]]
 
-    def figures_of_jobs(
+    def compute_from_jobs(
         self, value: Callable[[KernelJob], float | None]
     ) -> NDArray[np.float64]:
         """Return a figure of the job of each event, nan for an event without a job.
@@ -441,13 +441,13 @@ class Kernels:
         """
         return self._pick_from_jobs(self.jobs.of_each(value), np.nan)
 
-    def has_job(self, matches: Callable[[KernelJob], bool]) -> Flags:
+    def match_jobs(self, matches: Callable[[KernelJob], bool]) -> Flags:
         """Tell which events have a job that passes a test.
 
         Args:
             matches: The test. A job is what a kernel has to do, by its op and shapes.
         """
-        one_if_match = self.figures_of_jobs(lambda job: float(matches(job)))
+        one_if_match = self.compute_from_jobs(lambda job: float(matches(job)))
         is_match: Flags = one_if_match == 1  # nan, for an event without a job, is not
         return is_match
 
@@ -477,7 +477,7 @@ class Kernels:
         are_tried: Flags = np.isin(self.trace.launch[self.rows], tries)
         return are_tried
 
-    def cover(self, is_selected: Flags, device: int) -> Cover:
+    def cover_events(self, is_selected: Flags, device: int) -> Cover:
         """Return when any of the selected events runs on a device.
 
         Args:
@@ -487,7 +487,7 @@ class Kernels:
         on_device = is_selected & (self.device == device)
         return union(self.start[on_device], self.end[on_device])
 
-    def overlap_ns(self, others: Flags) -> Int64s:
+    def measure_overlap(self, others: Flags) -> Int64s:
         """Measure how long other events run on the same device while each event runs.
 
         Args:
@@ -499,7 +499,7 @@ class Kernels:
         overlap_ns = np.zeros(len(self.rows), dtype=np.int64)
         for device in self.devices:
             is_of_device = self.device == device
-            running = self.cover(others, device)
+            running = self.cover_events(others, device)
             overlap_ns[is_of_device] = running.within(
                 self.start[is_of_device], self.end[is_of_device]
             )
@@ -517,7 +517,7 @@ class Kernels:
 
         return is_alone
 
-    def dominant_name(self, is_selected: Flags, ns: Int64s) -> DominantName:
+    def find_dominant_name(self, is_selected: Flags, ns: Int64s) -> DominantName:
         """Find the kernel name that takes the most time among the selected kernels.
 
         Findings about many kernels name one of them.
@@ -534,7 +534,7 @@ class Kernels:
             has_name=is_selected & (self._name_index == heaviest),
         )
 
-    def removal_of(self, selected: Flags | Rows) -> ReducedDurations:
+    def make_removal(self, selected: Flags | Rows) -> ReducedDurations:
         """Return the change by which some events would take no time.
 
         A what-if analysis computes from it how much faster the program would be.
@@ -544,7 +544,7 @@ class Kernels:
         """
         return ReducedDurations(self.rows[selected], self.effective_ns[selected])
 
-    def longest_rows(self, is_selected: Flags) -> tuple[int, ...]:
+    def choose_longest_rows(self, is_selected: Flags) -> tuple[int, ...]:
         """Choose the rows of the selected events that took longest, as evidence."""
         lasts_ns = self.end - self.start
-        return heaviest_rows(self.rows[is_selected], lasts_ns[is_selected])
+        return choose_heaviest_rows(self.rows[is_selected], lasts_ns[is_selected])

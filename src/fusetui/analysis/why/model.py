@@ -379,7 +379,7 @@ def list_considerable(why: Why) -> tuple[Finding, ...]:
     return tuple(finding for finding in why.findings if not finding.negligible)
 
 
-def negligible(why: Why) -> tuple[Finding, ...]:
+def list_negligible(why: Why) -> tuple[Finding, ...]:
     """Return the findings that are too small to be shown at first; they come last."""
     return tuple(finding for finding in why.findings if finding.negligible)
 

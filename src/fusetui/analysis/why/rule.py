@@ -171,7 +171,7 @@ def find_claimed_kernels(facts: Facts, *rules: Rule) -> Flags:
     return claimed
 
 
-def share_of_span(facts: Facts, ns: int) -> str:
+def format_share_of_span(facts: Facts, ns: int) -> str:
     """Format a time with its share of the span: `12 ms (45.8 % of the span)`.
 
     In a step or a window the share is `of the time`, or of what the window is called.
@@ -209,7 +209,7 @@ def format_share_of_work(facts: Facts, ns: int) -> str:
     Where the GPU is mostly idle, the share of the busy time is added: `12 ms (0.9 %
     of the span, 12 % of the busy time)`.
     """
-    text = share_of_span(facts, ns)
+    text = format_share_of_span(facts, ns)
     busy_ns = facts.kernels.busy_ns
     if 2 * busy_ns >= facts.span_ns:
         return text
@@ -262,7 +262,7 @@ def name_dominant_module(
     Returns:
         `before` with the name; "" if no kind takes more than half.
     """
-    module = kernels.module[selected]  # may be an annotation, which has the kind ""
+    module = kernels.module_row[selected]  # may be an annotation, which has the kind ""
     ns = kernels.effective_ns[selected]
     has_module = module != NO_ROW
     total_of_kind = add_up_by_text(
@@ -281,25 +281,25 @@ def _get_module_kind(name: str) -> str:
     return format_module(name) if is_module(name) else ""
 
 
-STACKS: Final = (
+STACKS_ADD_OVERHEAD: Final = (
     "Python stacks were recorded, so these times include profiling overhead."
 )
 """Why CPU times are only likely where Python stacks were recorded."""
-COLD: Final = "Most of the time is warm-up; the rest may be warm-up too."
+MOSTLY_WARM_UP: Final = "Most of the time is warm-up; the rest may be warm-up too."
 """Why CPU times are only likely where most of the time is warm-up."""
 
 
-def why_likely(facts: Facts) -> str | None:
+def explain_uncertainty(facts: Facts) -> str | None:
     """Say why times of the CPU are only likely to be right; None if they are certain.
 
     They are uncertain if Python stacks were recorded while the GPU waited for the CPU,
     which takes time of its own. They also are if most of the span is warm-up.
     """
-    if facts.is_profiled:
-        return STACKS
-    return COLD if is_mostly_warm_up(facts) else None
+    if facts.is_slowed_by_stacks:
+        return STACKS_ADD_OVERHEAD
+    return MOSTLY_WARM_UP if is_mostly_warm_up(facts) else None
 
 
 def is_mostly_warm_up(facts: Facts) -> bool:
     """Whether the devices wait for half of the span or longer for what happens once."""
-    return 2 * facts.late_ns_during(facts.warm_up_time) >= facts.span_ns
+    return 2 * facts.measure_waits_during(facts.warm_up_time) >= facts.span_ns

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from fusetui import Error
 from fusetui.analysis.questions.launches import lacks_gpu_events
 from fusetui.analysis.questions.totals import drop_nested_rows, sum_kernels_by_name
-from fusetui.analysis.why.account import Accounts, cpu_accounts
+from fusetui.analysis.why.account import Accounts, account_for_cpu_threads
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.idle_time import MAX_GAPS_LISTED, longest_gaps
+from fusetui.analysis.why.idle_time import MAX_GAPS_LISTED, list_longest_gaps
 from fusetui.analysis.why.model import (
     AcceleratorWork,
     DeviceAccount,
@@ -69,7 +69,7 @@ class Question(msgspec.Struct, frozen=True, eq=False):
     gaps: int | None  # how many of the longest gaps are listed, None for all
 
 
-def accounted(trace: Trace, selection: Selection | None = None) -> Why:
+def account_for_selection(trace: Trace, selection: Selection | None = None) -> Why:
     """Return the account and the longest gaps alone, without findings.
 
     Raises:
@@ -99,7 +99,7 @@ def resolve_selection(
 
     selected = _find_selected_part(trace, steps, selection)
 
-    devices_by_axis = accounts.devices_of(selection.device)
+    devices_by_axis = accounts.select_devices(selection.device)
     if selection.device is not None and not devices_by_axis:
         devices = [str(device.pid) for device in accounts.devices]
         raise NoSuchSelectionError(
@@ -126,7 +126,9 @@ def account_for_question(question: Question) -> Why:
     recorded. It has no findings yet.
     """
     trace = question.accounts.trace
-    longest = longest_gaps(question.devices_by_axis, question.gaps, question.window)
+    longest = list_longest_gaps(
+        question.devices_by_axis, question.gaps, question.window
+    )
     return Why(
         file=trace.report.file,
         base_ns=str(trace.begin_ns),
@@ -138,7 +140,7 @@ def account_for_question(question: Question) -> Why:
         _gap_rows=longest.rows,
         gaps_count=longest.count,
         _ends_early=not trace.report.complete,
-        cpu=cpu_accounts(question.accounts, question.window),
+        cpu=account_for_cpu_threads(question.accounts, question.window),
         cannot_tell=word_for_recorder(trace, _list_unknown(trace)),
         _accelerator=other_accelerator(trace),
         _accelerator_work=_accelerator_work(question),
@@ -310,7 +312,7 @@ def _account_for_windows(
         device_count = len(devices)
         # All devices of the first window, then all devices of the second, ...
         window = np.repeat(np.arange(len(begin)), device_count)
-        accounts = devices.window_accounts(
+        accounts = devices.account_for_windows(
             device=np.tile(np.arange(device_count), len(begin)),
             begin=begin[window],
             end=end[window],

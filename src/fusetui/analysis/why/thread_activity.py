@@ -72,7 +72,7 @@ class SharedAxis:
         # clock produces them.
         self.capacity = max(1, MAX_AXIS_NS // self.length)
 
-    def from_file(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
+    def convert_from_file(self, thread: NDArray[np.integer], times: Int64s) -> Int64s:
         """Convert times of the file to times on the axis.
 
         The axis puts the whole time of each thread after that of the thread before, so
@@ -87,7 +87,7 @@ class SharedAxis:
         on_axis += thread.astype(np.int64) * self.length - self.begin_ns
         return on_axis
 
-    def file_offsets(self, on_axis: Int64s) -> Int64s:
+    def compute_file_offsets(self, on_axis: Int64s) -> Int64s:
         """Return what to subtract from each time on the axis to get that of the file."""
         return on_axis // self.length * self.length - self.begin_ns
 
@@ -128,14 +128,14 @@ ACTIVITY_OF_ROLE = {
     Role.ANNOTATION: ThreadActivity.ANNOTATION,
 }
 
-SYNC = lazy_pattern(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
+SYNC_CALLS = lazy_pattern(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Matches calls that wait for the device, including copies that block.
 
 Sets are not among them: they are asynchronous except on memory of the host (CUDA
 runtime API, "API synchronization behavior").
 """
 
-ALLOC = lazy_pattern(
+ALLOC_CALLS = lazy_pattern(
     r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
     r"|MemMap|MemUnmap|MemAddress|MemSetAccess|MemPool"
 )
@@ -162,8 +162,8 @@ def classify_rows(trace: Trace) -> NDArray[np.int8]:
     activity: NDArray[np.int8] = np.array(activity_of_role, dtype=np.int8)[trace.role]
 
     calls = np.flatnonzero(activity == ThreadActivity.CALL)
-    activity[calls[trace.matching(calls, ALLOC.search)]] = ThreadActivity.ALLOC
-    activity[calls[trace.matching(calls, SYNC.search)]] = ThreadActivity.SYNC
+    activity[calls[trace.matching(calls, ALLOC_CALLS.search)]] = ThreadActivity.ALLOC
+    activity[calls[trace.matching(calls, SYNC_CALLS.search)]] = ThreadActivity.SYNC
 
     # An asynchronous copy of pageable memory may wait for the device too.
     is_other_call = activity[calls] == ThreadActivity.CALL
@@ -200,7 +200,7 @@ class Slices(NamedTuple):
     start: Int64s
     end: Int64s
 
-    def only(self, selected: Flags | Rows) -> Slices:
+    def select(self, selected: Flags | Rows) -> Slices:
         """Return some of the slices.
 
         Args:
@@ -213,7 +213,7 @@ class Slices(NamedTuple):
             rows=self.rows[indices], start=self.start[indices], end=self.end[indices]
         )
 
-    def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
+    def select_begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
         """Find the slices that start inside a cover.
 
         Returns:
@@ -222,9 +222,9 @@ class Slices(NamedTuple):
         """
         first = count_below(self.start, cover.start)
         counts = count_between(self.start, cover.start, cover.end)
-        return self.only(ranges(first, counts)), counts
+        return self.select(ranges(first, counts)), counts
 
-    def innermost_parts(self) -> Slices:
+    def cut_innermost_parts(self) -> Slices:
         """Cut the slices so that each part belongs to the slice that is innermost then.
 
         The parts do not overlap and are in order. A slice may have several parts, or
@@ -240,8 +240,8 @@ class Slices(NamedTuple):
         # no part, so it is left to `innermost`.
         has_length = self.end > self.start
         is_alone = are_alone(self.start, self.end) & has_length
-        alone = self.only(is_alone)
-        others = self.only(~is_alone)
+        alone = self.select(is_alone)
+        others = self.select(~is_alone)
 
         # Slice `innermost_index[n]` is the innermost one from `times[n]` to the next.
         times, innermost_index = innermost(others.start, others.end)
@@ -266,7 +266,7 @@ class Slices(NamedTuple):
         belongs_before = starts_earlier | (starts_together & ends_later)
         return not belongs_before.any()
 
-    def touching(self, begin: Int64s, end: Int64s) -> Slices:
+    def select_touching(self, begin: Int64s, end: Int64s) -> Slices:
         """Return the slices that lie at least partly in one of some intervals.
 
         Args:
@@ -284,7 +284,7 @@ class Slices(NamedTuple):
         begin_of_interval = np.append(intervals.start, FOREVER)
         begin_for_slice = np.repeat(begin_of_interval, np.diff(bounds))
 
-        return self.only(begin_for_slice < self.end)
+        return self.select(begin_for_slice < self.end)
 
 
 def merge_slices(slices: Sequence[Slices]) -> Slices:
@@ -306,7 +306,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     trace: Trace
     kinds: NDArray[np.int8]  # the ThreadActivity of each row; see activities
     tracks: Flags  # True for the tracks of these threads; shape [tracks]
-    alone: bool  # the trace has no other threads than these
+    are_all_threads: bool  # the trace has no other threads than these
     loan: Loan | None = None  # work of other threads that counts for these
 
     @cached_property
@@ -318,16 +318,18 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         index[self.tracks] = index_of_thread
         return index
 
-    def on_axis(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
+    def convert_to_axis(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Return the times on the axis of some times of these threads.
 
         Args:
             tracks: A track of the thread of each time.
             times: In ns of the file; see SharedAxis.from_file for times outside the trace.
         """
-        return SharedAxis(self.trace).from_file(self._index_of_track[tracks], times)
+        return SharedAxis(self.trace).convert_from_file(
+            self._index_of_track[tracks], times
+        )
 
-    def parts(self, intervals: Cover, cover: Cover) -> Cover:
+    def cut_intervals(self, intervals: Cover, cover: Cover) -> Cover:
         """Return the parts of some intervals that lie in a cover of the file's time.
 
         Args:
@@ -339,7 +341,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             The parts, on the axis.
         """
         # Move the intervals to times of the file, cut them, and move the parts back.
-        offset_ns = SharedAxis(self.trace).file_offsets(intervals.start)
+        offset_ns = SharedAxis(self.trace).compute_file_offsets(intervals.start)
         in_file = Cover(
             start=intervals.start - offset_ns,
             end=intervals.end - offset_ns,
@@ -355,17 +357,17 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
     @memo(len(ThreadActivity))
-    def slices(self, kind: ThreadActivity) -> Slices:
+    def find_slices(self, kind: ThreadActivity) -> Slices:
         """Return the slices of one kind of activity, with those that are lent."""
         if self.loan is not None:
-            own_slices = self.loan.to.slices(kind)
-            lent_slices = self._select_lent_slices(self.loan.work, kind)
+            own_slices = self.loan.borrowers.find_slices(kind)
+            lent_slices = self._select_lent_slices(self.loan.lent_work, kind)
             if not len(lent_slices.rows):
                 return own_slices
             return merge_slices([own_slices, lent_slices])
 
-        rows = self.own_rows(np.flatnonzero(self.kinds == kind))
-        start, end = self.bounds(rows)
+        rows = self.select_own_rows(np.flatnonzero(self.kinds == kind))
+        start, end = self.place_slices(rows)
         slices = Slices(rows=rows, start=start, end=end)
         if slices.are_in_order:  # usually, and sorting is slow
             return slices
@@ -383,16 +385,16 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_lent_to_these = self.tracks[lent.track]
         is_wanted = is_of_kind & is_lent_to_these
         rows = lent.rows[is_wanted]
-        start = self.on_axis(lent.track[is_wanted], self.trace.start[rows])
+        start = self.convert_to_axis(lent.track[is_wanted], self.trace.start[rows])
         return Slices(rows=rows, start=start, end=start + self.trace.dur[rows])
 
-    def own_rows(self, rows: Rows) -> Rows:
+    def select_own_rows(self, rows: Rows) -> Rows:
         """Return those of some rows that are slices of these threads."""
-        if self.alone:
+        if self.are_all_threads:
             return rows
         return rows[self.tracks[self.trace.track[rows]]]
 
-    def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
+    def place_slices(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Return the starts and the ends of slices of these threads, on the axis.
 
         Args:
@@ -417,11 +419,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
             Disjoint times on the axis. There are none for NOTHING, which is the rest.
         """
         if self.loan is not None:
-            return self._add_lent_covers(self.loan.to.covers, self.loan.work)
+            return self._add_lent_covers(
+                self.loan.borrowers.covers, self.loan.lent_work
+            )
 
-        annotations = _cover_slices(self.slices(ThreadActivity.ANNOTATION))
-        frames = _cover_slices(self.slices(ThreadActivity.PYTHON))
-        slices_of_calls = [self.slices(kind) for kind in ACTIVITIES_OF_CALLS]
+        annotations = _cover_slices(self.find_slices(ThreadActivity.ANNOTATION))
+        frames = _cover_slices(self.find_slices(ThreadActivity.PYTHON))
+        slices_of_calls = [self.find_slices(kind) for kind in ACTIVITIES_OF_CALLS]
         parts_of_calls = _cut_innermost(slices_of_calls)
         calls = [self._cover_kind(parts_of_calls, kind) for kind in ACTIVITIES_OF_CALLS]
         ops = self._find_innermost_ops()
@@ -468,7 +472,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return tuple(covers)
 
-    def split(self, begin: Int64s, end: Int64s) -> Int64s:
+    def divide_among_activities(self, begin: Int64s, end: Int64s) -> Int64s:
         """Divide intervals of the axis among the activities.
 
         Args:
@@ -491,16 +495,16 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         an op can start later than that op. There are few such frames, so only their
         surroundings are examined.
         """
-        ops = self.slices(ThreadActivity.OP)
-        frames = self.slices(ThreadActivity.PYTHON)
+        ops = self.find_slices(ThreadActivity.OP)
+        frames = self.find_slices(ThreadActivity.PYTHON)
         in_ops = _cover_slices(ops)
-        frames_in_ops, frame_counts = frames.begun_in(in_ops)
+        frames_in_ops, frame_counts = frames.select_begun_in(in_ops)
         if not len(frames_in_ops.rows):
             return in_ops
 
         has_frames = frame_counts > 0
         with_frames = Cover(in_ops.start[has_frames], in_ops.end[has_frames])
-        ops_around_frames, _ = ops.begun_in(with_frames)
+        ops_around_frames, _ = ops.select_begun_in(with_frames)
         innermost = _cut_innermost([frames_in_ops, ops_around_frames])
         frames_innermost = self._cover_kind(innermost, ThreadActivity.PYTHON)
 
@@ -509,14 +513,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _cover_kind(self, slices: Slices, kind: ThreadActivity) -> Cover:
         """Return the time in which any of some slices runs that is of one kind."""
         is_of_kind = self.kinds[slices.rows] == kind
-        return _cover_slices(slices.only(is_of_kind))
+        return _cover_slices(slices.select(is_of_kind))
 
 
 class Loan(msgspec.Struct, frozen=True, eq=False):
     """Work of other threads that counts for some threads while they wait for it."""
 
-    work: LentWork
-    to: Threads
+    lent_work: LentWork
+    borrowers: Threads
     """The threads for which it counts, without that work."""
 
 
@@ -527,7 +531,7 @@ def _cut_innermost(slices: Sequence[Slices]) -> Slices:
     """
     merged = merge_slices(slices)
     overlaps = (merged.start[1:] < merged.end[:-1]).any()
-    return merged.innermost_parts() if overlaps else merged
+    return merged.cut_innermost_parts() if overlaps else merged
 
 
 def _cover_slices(slices: Slices) -> Cover:
@@ -592,7 +596,7 @@ def _place_on_axis(
         indices: Which of `times` are converted.
         times: In ns of the file.
     """
-    return threads.on_axis(tracks, times[indices])
+    return threads.convert_to_axis(tracks, times[indices])
 
 
 def find_waiting_calls(
@@ -612,7 +616,7 @@ def find_waiting_calls(
     waiting_calls = np.full(len(launch), NO_ROW, dtype=np.intp)
     is_known = launch != NO_ROW
     for calls in group_calls_by_axis(trace, threads, launch, is_known):
-        waits = calls.threads.slices(ThreadActivity.SYNC)
+        waits = calls.threads.find_slices(ThreadActivity.SYNC)
         moments = calls.on_axis(times)
         last_begun = last_at_or_before(waits.start, moments)
         innermost_wait = EnclosingIndex(waits.end).last(last_begun, moments)

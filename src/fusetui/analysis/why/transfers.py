@@ -180,7 +180,7 @@ def find_transfers(facts: Facts) -> tuple[Transfers, ...]:
     communicates.
     """
     trace = facts.trace
-    rows = facts.kernels.rows[facts.kernels.communicates]
+    rows = facts.kernels.rows[facts.kernels.is_communication]
     if not len(rows):
         return ()
 
@@ -306,12 +306,14 @@ def _measure_unexplained_ns(
     _, kind_on_device = distinct_rows((kind, device))
     for members in grouped(kind_on_device).members_of_each():
         group_ns = dur_ns[members]
-        longer_ns[members] = group_ns - explained_ns(group_ns, size_bytes[members])
+        longer_ns[members] = group_ns - estimate_explained_ns(
+            group_ns, size_bytes[members]
+        )
 
     return longer_ns
 
 
-def explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
+def estimate_explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     """Estimate how much of each transfer's duration its bytes explain at most.
 
     Two kinds of other transfers limit it. One of as many bytes or more shows that so

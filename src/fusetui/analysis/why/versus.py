@@ -187,7 +187,7 @@ class StepNoise(NamedTuple):
     busy_ns: float
     """In the other class of the account that differs most, in ns of a median step."""
 
-    def of_mean_ns(self, rule: Rule, mean_ns: float) -> float:
+    def estimate_for_mean(self, rule: Rule, mean_ns: float) -> float:
         """Estimate by how much the mean time at stake of a rule may differ by chance,
         in ns.
 
@@ -298,7 +298,7 @@ def _summarize_side(
 
     noise_ns = None
     if noise is not None:
-        noise_ns = noise.of_mean_ns(rule, total_ns / counted_steps)
+        noise_ns = noise.estimate_for_mean(rule, total_ns / counted_steps)
 
     lack = None if is_there else _find_first_lack(rule, why, other)
     is_note = is_there and at_stake_ns == 0

@@ -119,7 +119,7 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
     """Which length of a step `end - start` is: the wall or the launched length."""
 
 
-def step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
+def find_step_intervals(trace: Trace, steps: Steps) -> StepIntervals | None:
     """Find when each step of the program runs.
 
     If the annotated steps hold at least half of the GPU's work by time, they run when
@@ -209,7 +209,7 @@ def is_first_step_slow(steps: Steps, intervals: StepIntervals | None) -> bool:
     return step.first_ns > MIN_RATIO_OF_FIRST_STEP * step.others_ns
 
 
-def earlier_steps_are_missing(steps: Steps) -> bool:
+def are_earlier_steps_missing(steps: Steps) -> bool:
     """Whether the program had run steps before the recording.
 
     The number of the first recorded step tells: the profiler counts from 0, programs
@@ -222,7 +222,7 @@ def earlier_steps_are_missing(steps: Steps) -> bool:
     return steps.numbers[0] > first_number
 
 
-def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+def mark_recurring_calls(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the steady state of the program.
 
     These are all calls after the first step, and those in it whose name recurs: the
@@ -254,7 +254,7 @@ def are_recurring(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     return is_steady
 
 
-def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
+def mark_one_time_calls(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the start of the program, not to its steady state.
 
     With two steps or more, these are the calls that `are_recurring` does not mark.
@@ -268,7 +268,7 @@ def happen_only_once(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     Returns:
         One flag per call.
     """
-    is_once = ~are_recurring(trace, steps, calls)
+    is_once = ~mark_recurring_calls(trace, steps, calls)
     if len(steps) >= 2:
         return is_once
 
@@ -335,7 +335,7 @@ def _find_recurring_names(trace: Trace, calls: Rows) -> Flags:
     return np.asarray(is_in_both_halves & is_frequent & keeps_its_time)
 
 
-def warm_up(
+def find_warm_up_pieces(
     trace: Trace,
     kinds: NDArray[np.int8],
     launching: Flags,
@@ -433,7 +433,7 @@ def _find_one_time_slices(
     yield _make_one_time_slices(trace, "first kernel launches", first_launches)
 
     allocations = np.flatnonzero(kinds == ThreadActivity.ALLOC)
-    is_once = happen_only_once(trace, steps, allocations)
+    is_once = mark_one_time_calls(trace, steps, allocations)
     is_long = _are_long(trace, allocations)
     yield _make_one_time_slices(trace, "allocations", allocations[is_once & is_long])
 
@@ -463,7 +463,7 @@ def _find_set_up_calls(trace: Trace, steps: Steps) -> Rows:
     """Find the long runtime calls that set something up once."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[_are_long(trace, calls) & trace.matching(calls, SETS_UP.search)]
-    return calls[happen_only_once(trace, steps, calls)]
+    return calls[mark_one_time_calls(trace, steps, calls)]
 
 
 def _are_long(trace: Trace, calls: Rows) -> Flags:
@@ -501,17 +501,17 @@ def find_algorithm_searches(trace: Trace) -> Rows:
 
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] != NO_ROW]
-    launches = CallsInOrder.of(trace, trace.launch[kernels])
+    launches = CallsInOrder.sort(trace, trace.launch[kernels])
     launched_name = trace.name[kernels[launches.order]]
-    event_waits = CallsInOrder.of(trace, waits)
+    event_waits = CallsInOrder.sort(trace, waits)
 
     searches = []
     for op in ops.tolist():
-        waited_ns = event_waits.start[event_waits.within(trace, op)]
+        waited_ns = event_waits.start[event_waits.find_inside_op(trace, op)]
         if len(waited_ns) < MIN_TRIES:  # nearly all ops, so look no further
             continue
 
-        launches_of_op = launches.within(trace, op)
+        launches_of_op = launches.find_inside_op(trace, op)
         tries = _count_tries(launches.start[launches_of_op], waited_ns)
         different_kernels = len(distinct(launched_name[launches_of_op]))
         if tries >= MIN_TRIES and different_kernels >= MIN_TRIES:
@@ -545,7 +545,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
     thread: NDArray[np.integer]
 
     @classmethod
-    def of(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
+    def sort(cls, trace: Trace, calls: NDArray[np.integer]) -> CallsInOrder:
         """Sort some calls by their start.
 
         Args:
@@ -563,7 +563,7 @@ class CallsInOrder(msgspec.Struct, frozen=True, eq=False):
             thread=trace.thread_of(calls_in_order),
         )
 
-    def within(self, trace: Trace, op: int) -> Rows:
+    def find_inside_op(self, trace: Trace, op: int) -> Rows:
         """Return the indices of the calls that start during an op, on its thread."""
         in_time_of_op = slice_between(self.start, trace.start[op], trace.end[op])
         thread_of_op = trace.thread_of_track[trace.track[op]]
@@ -588,14 +588,14 @@ def find_tried_launches(trace: Trace) -> Rows:
 
     calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     calls = calls[calls != NO_ROW]
-    launches = CallsInOrder.of(trace, calls)
-    waits = CallsInOrder.of(trace, trace.rows_named(EVENT_WAITS.search, Role.CALL))
+    launches = CallsInOrder.sort(trace, calls)
+    waits = CallsInOrder.sort(trace, trace.rows_named(EVENT_WAITS.search, Role.CALL))
 
     tried_launches = []
     for search in searches.tolist():
-        wait_ns = waits.start[waits.within(trace, search)]
+        wait_ns = waits.start[waits.find_inside_op(trace, search)]
         last_wait_ns = wait_ns[-1]  # a search has at least MIN_TRIES waits
-        launches_of_search = launches.within(trace, search)
+        launches_of_search = launches.find_inside_op(trace, search)
         is_tried = launches.start[launches_of_search] < last_wait_ns
         tried_launches.append(calls[launches.order[launches_of_search[is_tried]]])
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.idle_time import IdleTime, idle_times
+from fusetui.analysis.why.idle_time import IdleTime, prepare_idle_times
 from fusetui.analysis.why.model import IDLE
 from fusetui.commands.web.html import scrolling
 from fusetui.report.html_document import text
@@ -107,7 +107,7 @@ def timeline(trace: Trace, width: int) -> str:
     idle_by_device = {
         idle.device: idle
         for devices in Accounts(trace).devices_by_axis
-        for idle in idle_times(devices)
+        for idle in prepare_idle_times(devices)
     }
     shown = [
         place
@@ -239,7 +239,7 @@ def _draw_idle(idle: IdleTime, axis: _Axis, y: int) -> Iterator[str]:
     """Yield the shapes of the idle time of a device. Each cell shows the reason with
     the most time in it. None if there is no reason."""
     borders = axis.edges
-    ns_by_reason = idle.within(borders)
+    ns_by_reason = idle.measure_between_edges(borders)
     if not len(ns_by_reason):
         return
     idle_ns = ns_by_reason.sum(axis=0)

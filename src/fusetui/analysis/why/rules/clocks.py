@@ -18,7 +18,7 @@ from fusetui.analysis.questions.device_counters import (
     read_device_counters,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, choose_heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows
@@ -76,7 +76,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
         f"estimated {format_share_of_work(facts, at_stake_ns)} longer at a lower SM clock: "
         f"{count(low_mhz)} instead of {count(high_mhz)} MHz (medians).",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
+        rows=choose_heaviest_rows(kernels.rows[slower.kernels], slower.lost_ns),
         why_likely=(
             "The cause of the lower clock may also slow these kernels in other ways."
         ),
@@ -159,7 +159,7 @@ def _find_capped_kernels(
         None if they take less than CAPPED_SHARE of the measured time, or if the power
             of the device is always at its highest.
     """
-    is_measured = kernels.computes & ~np.isnan(clock_mhz) & ~np.isnan(power_w)
+    is_measured = kernels.is_compute & ~np.isnan(clock_mhz) & ~np.isnan(power_w)
     is_measured &= kernels.device == device
     if not is_measured.any():
         return None
@@ -170,8 +170,8 @@ def _find_capped_kernels(
     is_slower = clock_mhz <= (1 - MIN_CLOCK_DROP_SHARE) * fastest_mhz
     is_capped = is_measured & is_at_top & is_slower
 
-    capped_ns = kernels.cover(is_capped, device).ns
-    measured_ns = kernels.cover(is_measured, device).ns
+    capped_ns = kernels.cover_events(is_capped, device).ns
+    measured_ns = kernels.cover_events(is_measured, device).ns
     draws_less = (is_measured & ~is_at_top).any()
     if capped_ns < CAPPED_SHARE * measured_ns or not draws_less:
         return None
@@ -194,7 +194,7 @@ def _estimate_clock_cost(
     """
     lost_share = 1 - clock_mhz[capped.is_capped] / capped.fastest_mhz
     lost_ns = kernels.effective_ns[capped.is_capped] * lost_share
-    lost_ns *= capped.ns / max(kernels.total_ns(capped.is_capped), 1)
+    lost_ns *= capped.ns / max(kernels.add_up_ns(capped.is_capped), 1)
 
     return int(lost_ns.sum())
 
@@ -252,7 +252,7 @@ def find_slower_runs(kernels: Kernels, clock_mhz: Floats) -> SlowerRuns:
         clock_mhz: The mean clock over each kernel, nan where it was not recorded.
     """
     has_clock = ~np.isnan(clock_mhz)
-    compared = np.flatnonzero(kernels.computes & kernels.runs_alone & has_clock)
+    compared = np.flatnonzero(kernels.is_compute & kernels.runs_alone & has_clock)
     lost_ns = np.zeros(len(compared), dtype=np.int64)
     highest_mhz = np.zeros(len(compared))
     slower_kernels = 0
@@ -343,8 +343,8 @@ def is_slower_at_lower_clock(took_ns: Int64s, clock_mhz: Floats) -> bool:
         took_ns: How long each run took.
         clock_mhz: The mean clock over each run.
     """
-    rank_of_time = mean_ranks(took_ns)
-    rank_of_clock = mean_ranks(clock_mhz)
+    rank_of_time = compute_mean_ranks(took_ns)
+    rank_of_clock = compute_mean_ranks(clock_mhz)
     if not rank_of_time.std() or not rank_of_clock.std():
         return False
 
@@ -357,7 +357,7 @@ def is_slower_at_lower_clock(took_ns: Int64s, clock_mhz: Floats) -> bool:
     return rho < 0 and is_certain
 
 
-def mean_ranks(values: NDArray[np.int64] | Floats) -> Floats:
+def compute_mean_ranks(values: NDArray[np.int64] | Floats) -> Floats:
     """Return the rank of each value, from 1; equal values share the mean of theirs.
 
     >>> mean_ranks(np.array([30, 10, 30])).tolist()

@@ -17,13 +17,13 @@ from fusetui.analysis.questions.collectives import (
     ON_CPU,
 )
 from fusetui.analysis.why.facts import LATE_ACTIVITIES, Facts
-from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, choose_heaviest_rows
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     format_share_of_recording,
+    format_share_of_span,
     format_share_of_work,
-    share_of_span,
 )
 from fusetui.analysis.why.transfers import (
     MIN_EQUAL_TRANSFERS,
@@ -50,25 +50,28 @@ MIN_DOMINANT_SHARE: Final = 0.5
 """
 MAX_KINDS_NAMED: Final = 3
 """How many kinds of transfers a sentence names."""
-NO_COMPUTE: Final = "Compare the ranks, because this trace has no other work to overlap with communication."
+COMPARE_RANKS: Final = (
+    "Compare the ranks, because this trace has no other work to overlap with "
+    "communication."
+)
 """The remedy where no kernel computes."""
-WAITS: Final = (
+FIND_LATE_RANK: Final = (
     "Run fusetui ranks to find the rank that arrives last, and why. Overlap does not "
     "shorten waits for another rank."
 )
 """The remedy where most of the time is waiting."""
-MAY_WAIT: Final = (
+FIND_LATE_RANK_FIRST: Final = (
     "Run fusetui ranks first, because overlap does not help if another rank arrives late. Record "
     "with record_shapes=True to see whether this collective moves more data; if so, "
     "send less or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
-EXCHANGES: Final = ("all_to_all", "send_recv", "send", "recv")
+EXCHANGE_NAMES: Final = ("all_to_all", "send_recv", "send", "recv")
 """The names of transfers in which each rank gets other data.
 
 Expert parallelism, sharded embeddings and pipelines have them.
 """
-EXCHANGED: Final = (
+REDUCE_EXCHANGES: Final = (
     "Send less, or overlap the exchange with the compute of another batch or "
     "half-batch. Larger gradient buckets do not help, because exchanges take most of "
     "the time. To find the late rank, run fusetui ranks on all traces of the job."
@@ -101,10 +104,10 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     long transfer, waiting for other ranks, or exchanges.
     """
     kernels = facts.kernels
-    if not kernels.communicates.any():
+    if not kernels.is_communication.any():
         return
 
-    times = _measure_exposure(kernels, kernels.communicates)
+    times = _measure_exposure(kernels, kernels.is_communication)
     if times.exposed_ns <= 0:
         return
 
@@ -114,15 +117,15 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     longest = _find_dominating_transfer(facts, exposed_ns, least_ns)
     longest_text = f". {longest.text}" if longest else ""
     hidden = percent(times.hidden_ns, times.hidden_ns + times.exposed_ns)
-    transfers = kernels.rows[kernels.communicates]
+    transfers = kernels.rows[kernels.is_communication]
 
     yield Claim(
-        text=f"Exposed communication takes {share_of_span(facts, times.exposed_ns)}; "
+        text=f"Exposed communication takes {format_share_of_span(facts, times.exposed_ns)}; "
         f"{hidden} of all communication is hidden. Exposed: "
         f"{_describe_kinds(kinds, exposed_ns)}{_describe_waiting(facts)}{longest_text}.",
         at_stake_ns=times.exposed_ns,
         wanted="comm x0",
-        rows=heaviest_rows(transfers, exposed_ns[transfers]),
+        rows=choose_heaviest_rows(transfers, exposed_ns[transfers]),
         remedy=_choose_exposed_remedy(facts, kinds, exposed_ns, longest, least_ns),
         why_likely=MAY_MOVE_MORE if longest and not longest.waits else None,
     )
@@ -164,13 +167,13 @@ def _choose_exposed_remedy(
         least_ns: The time that counts as most of it.
     """
     if longest is not None:
-        return WAITS if longest.waits else MAY_WAIT
+        return FIND_LATE_RANK if longest.waits else FIND_LATE_RANK_FIRST
     if _measure_exposed_waits(facts.trace, kinds, exposed_ns) >= least_ns:
-        return WAITS
-    if not facts.kernels.computes.any():
-        return NO_COMPUTE
+        return FIND_LATE_RANK
+    if not facts.kernels.is_compute.any():
+        return COMPARE_RANKS
     if _add_up_exchanges(kinds, exposed_ns) >= least_ns:
-        return EXCHANGED
+        return REDUCE_EXCHANGES
 
     return None
 
@@ -184,9 +187,9 @@ def _measure_exposed_ns(kernels: Kernels) -> Int64s:
         ns for each event of the trace, 0 for all other events.
     """
     running_ns = kernels.end - kernels.start
-    without_compute_ns = running_ns - kernels.overlap_ns(kernels.computes)
+    without_compute_ns = running_ns - kernels.measure_overlap(kernels.is_compute)
 
-    communicates = kernels.communicates
+    communicates = kernels.is_communication
     exposed_ns = np.zeros(len(kernels.trace), dtype=np.int64)
     exposed_ns[kernels.rows[communicates]] = without_compute_ns[communicates]
 
@@ -308,7 +311,7 @@ def _add_up_exchanges(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
     """Add up the exposed time of transfers of the kinds in EXCHANGES, in ns."""
     total_ns = 0
     for kind in kinds:
-        if kind.name in EXCHANGES:
+        if kind.name in EXCHANGE_NAMES:
             total_ns += int(exposed_ns[kind.rows].sum())
 
     return total_ns
@@ -401,8 +404,8 @@ def _measure_exposure(kernels: Kernels, is_selected: Flags) -> ExposedTime:
     all_ns = 0
     hidden_ns = 0
     for device in kernels.devices:
-        running = kernels.cover(is_selected, device)
-        computing = kernels.cover(kernels.computes, device)
+        running = kernels.cover_events(is_selected, device)
+        computing = kernels.cover_events(kernels.is_compute, device)
         all_ns += running.ns
         hidden_ns += int(computing.within(running.start, running.end).sum())
 
@@ -455,11 +458,11 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text="Many small collectives are exposed for "
-        f"{share_of_span(facts, at_stake_ns)}: {kinds_text}. They spend their time on "
+        f"{format_share_of_span(facts, at_stake_ns)}: {kinds_text}. They spend their time on "
         "latency and waiting for other ranks, not on moving data.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.removal_of(is_small),
-        rows=heaviest_rows(small_transfers, facts.trace.dur[small_transfers]),
+        wanted=kernels.make_removal(is_small),
+        rows=choose_heaviest_rows(small_transfers, facts.trace.dur[small_transfers]),
         why_likely=NO_SIZES if lacks_sizes else None,
         part_of="exposed-communication",
     )
@@ -518,12 +521,12 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
     where no job has enough kernels of both sorts, or if they take no longer.
     """
     kernels = facts.kernels
-    if not kernels.communicates.any():
+    if not kernels.is_communication.any():
         return
 
-    overlaps = kernels.overlap_ns(kernels.communicates) > 0
-    is_beside = kernels.computes & overlaps
-    is_alone = kernels.computes & kernels.runs_alone
+    overlaps = kernels.measure_overlap(kernels.is_communication) > 0
+    is_beside = kernels.is_compute & overlaps
+    is_alone = kernels.is_compute & kernels.runs_alone
     usual_ns_alone = _find_usual_ns_alone(
         kernels.job_indices, is_alone, is_beside, kernels.effective_ns
     )
@@ -544,7 +547,7 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
         f"{format_share_of_work(facts, at_stake_ns)} longer ({increase} more) than the "
         "same kernels alone.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(kernel_rows, slower_ns),
+        rows=choose_heaviest_rows(kernel_rows, slower_ns),
     )
 
 
@@ -615,7 +618,9 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     note, if a collective runs for LEAST_SHARE of the recording.
     """
     trace = facts.trace
-    collectives = facts.rows_in_window(trace.rows_named(ON_CPU.match, Role.ANNOTATION))
+    collectives = facts.select_rows_in_window(
+        trace.rows_named(ON_CPU.match, Role.ANNOTATION)
+    )
     collectives = collectives[trace.end[collectives] > trace.start[collectives]]
     if not len(collectives):
         return
@@ -636,14 +641,16 @@ def _claim_delays(facts: Facts, collectives: Rows, running: Cover) -> Iterator[C
         collectives: The collectives, as rows of the trace.
         running: When they run, in ns of the file.
     """
-    ns_of_activities = facts.activity_ns_during(running)  # [ThreadActivity, gaps]
+    ns_of_activities = facts.measure_activities_during(
+        running
+    )  # [ThreadActivity, gaps]
     at_stake_ns = int(ns_of_activities[LATE_ACTIVITIES].sum())
     if at_stake_ns:
         yield Claim(
-            text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for its next launch while a "
+            text=f"The GPU waits {format_share_of_span(facts, at_stake_ns)} for its next launch while a "
             f"collective runs on the CPU: {_list_frequent_names(facts.trace, collectives)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
+            rows=choose_heaviest_rows(collectives, facts.trace.dur[collectives]),
             why_likely="The trace does not record what the launching thread waits for.",
             part_of="host-bound",
         )
@@ -663,7 +670,7 @@ def _note_collectives(facts: Facts, collectives: Rows, running: Cover) -> Claim:
     return Claim(
         text=f"{subject} on the CPU take {format_share_of_recording(facts, running.ns)}: "
         f"{_list_frequent_names(facts.trace, collectives)}. {lasts_until}",
-        rows=heaviest_rows(collectives, facts.trace.dur[collectives]),
+        rows=choose_heaviest_rows(collectives, facts.trace.dur[collectives]),
     )
 
 

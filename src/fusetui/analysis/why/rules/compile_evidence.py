@@ -132,7 +132,7 @@ def note_logged_breaks(facts: Facts, log: CompileLog) -> Iterator[Claim]:
     reported_breaks = 0
     for graph_break in log.breaks:
         rows_after = find_rows_after(graph_break, regions, log)
-        regions_after = facts.rows_in_window(np.array(rows_after, dtype=np.intp))
+        regions_after = facts.select_rows_in_window(np.array(rows_after, dtype=np.intp))
         if not len(regions_after):
             continue
         if reported_breaks == MAX_BREAKS:

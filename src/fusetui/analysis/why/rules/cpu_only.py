@@ -18,9 +18,9 @@ from fusetui.analysis.why.cpu_work import (
     rank_names,
 )
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.kernels import choose_heaviest_rows
 from fusetui.analysis.why.rule import (
-    STACKS,
+    STACKS_ADD_OVERHEAD,
     Claim,
     Rule,
     format_share_of_recording,
@@ -28,13 +28,13 @@ from fusetui.analysis.why.rule import (
     name_most_frequent,
 )
 from fusetui.analysis.why.rules.launches import advise_against_cpu_op
-from fusetui.analysis.why.rules.recompiling import graph_breaks
+from fusetui.analysis.why.rules.recompiling import note_graph_breaks
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,
-    ITSELF,
+    INSIDE_LOADER,
     MORE_WORKERS,
-    batches_were_ready,
     fetches_from_workers,
+    were_batches_ready,
 )
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.text.figures import count, duration, plural
@@ -62,7 +62,7 @@ def _explain_uncertain_times(facts: Facts) -> str | None:
 
     Recording stacks takes time of its own.
     """
-    return STACKS if facts.has_stacks else None
+    return STACKS_ADD_OVERHEAD if facts.has_stacks else None
 
 
 def _cover_rows(facts: Facts, rows: Rows) -> Cover:
@@ -108,7 +108,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     has_workers = fetches_from_workers(facts.trace)
     remedy = MORE_WORKERS if has_workers else None
     reason = f"for the data loader{_describe_longest_name(facts, loading_time)}."
-    if has_workers and batches_were_ready(facts):
+    if has_workers and were_batches_ready(facts):
         remedy = FEWER_BATCHES
         reason = (
             "to receive batches that the data loader's workers have already loaded."
@@ -117,7 +117,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The program waits {format_share_of_recording(facts, loading_time.ns)} {reason}",
         at_stake_ns=loading_time.ns,
-        rows=heaviest_rows(loader_calls, facts.trace.dur[loader_calls]),
+        rows=choose_heaviest_rows(loader_calls, facts.trace.dur[loader_calls]),
         remedy=remedy,
         why_likely=_explain_uncertain_times(facts),
     )
@@ -131,13 +131,15 @@ def _describe_longest_name(facts: Facts, cover: Cover) -> str:
     least_ns = MIN_SHARE_TO_NAME * cover.ns
     for named in _rank_names(facts, cover):
         share = named.share
-        if share.ns >= least_ns and not ITSELF.search(share.name):
+        if share.ns >= least_ns and not INSIDE_LOADER.search(share.name):
             return f", {duration(share.ns)} of it in {share.name}"
 
     return ""
 
 
-READS: Final = lazy_pattern(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
+READS_ONE_VALUE: Final = lazy_pattern(
+    r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z"
+)
 """Matches ops that read one value of a tensor.
 
 They are behind `.item()`, `float(tensor)` and `if tensor:`.
@@ -156,7 +158,9 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     Such a call inside of another one counts as part of that.
     """
     trace = facts.trace
-    reads = facts.rows_in_window(trace.rows_named(READS.search, Role.OP))
+    reads = facts.select_rows_in_window(
+        trace.rows_named(READS_ONE_VALUE.search, Role.OP)
+    )
     reading_time = _cover_rows(facts, reads)
     if facts.devices or not reading_time.ns:
         return
@@ -171,7 +175,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
         f"{format_share_of_recording(facts, reading_time.ns)}. On a GPU, each "
         "would also wait for all earlier work.",
         at_stake_ns=reading_time.ns,
-        rows=heaviest_rows(outer_reads, trace.dur[outer_reads]),
+        rows=choose_heaviest_rows(outer_reads, trace.dur[outer_reads]),
         why_likely=_explain_uncertain_times(facts),
     )
 
@@ -197,7 +201,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     """Note how long calls wait for a GPU of which no events were recorded."""
     trace = facts.trace
     is_wait = facts.accounts.kinds == ThreadActivity.SYNC
-    waits = facts.rows_in_window(np.flatnonzero(is_wait))
+    waits = facts.select_rows_in_window(np.flatnonzero(is_wait))
     waiting_time = _cover_rows(facts, waits)
     if facts.devices or not is_large_enough(facts, waiting_time.ns, of_kernels=False):
         return
@@ -208,7 +212,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"CPU threads wait {format_share_of_recording(facts, waiting_time.ns)} in {calls} that "
         f"{wait} for a GPU ({name_most_frequent(facts.trace, waits)}). GPU work was not recorded.",
-        rows=heaviest_rows(waits, trace.dur[waits]),
+        rows=choose_heaviest_rows(waits, trace.dur[waits]),
     )
 
 
@@ -237,7 +241,7 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     if facts.devices:
         return
 
-    compiler_slices = facts.rows_in_window(facts.compiler_rows)
+    compiler_slices = facts.select_rows_in_window(facts.compiler_rows)
     compiling_time = _cover_rows(facts, compiler_slices)
     if compiling_time.ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
@@ -249,12 +253,14 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
             text="Compilation (torch.compile or Triton) takes "
             f"{compiling}{_describe_compilations(facts)}.{evidence.text}",
             at_stake_ns=compiling_time.ns,
-            rows=heaviest_rows(compiler_slices, facts.trace.dur[compiler_slices]),
+            rows=choose_heaviest_rows(
+                compiler_slices, facts.trace.dur[compiler_slices]
+            ),
             remedy=evidence.remedy,
             why_likely=_explain_uncertain_times(facts),
         )
 
-    yield from graph_breaks(facts)
+    yield from note_graph_breaks(facts)
 
 
 def _describe_compilations(facts: Facts) -> str:
@@ -263,7 +269,7 @@ def _describe_compilations(facts: Facts) -> str:
     Without several steps it is `: 4 compilations`, and "" where they cannot be counted.
     """
     trace = facts.trace
-    slices = facts.rows_in_window(
+    slices = facts.select_rows_in_window(
         trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
     )
     if not len(slices):
@@ -285,7 +291,7 @@ def _find_claimed_time(facts: Facts) -> Cover:
 
     In it a data loader, a compiler or a read of one value runs.
     """
-    reads = facts.trace.rows_named(READS.search, Role.OP)
+    reads = facts.trace.rows_named(READS_ONE_VALUE.search, Role.OP)
     return joined(
         _cover_rows(facts, find_loader_calls(facts.trace)),
         _cover_rows(facts, facts.compiler_rows),
@@ -345,7 +351,7 @@ def _find_main_thread(facts: Facts) -> int | None:
     None if no thread does, or if the ops take no time.
     """
     trace = facts.trace
-    ops = facts.rows_in_window(trace.rows_of(Role.OP))
+    ops = facts.select_rows_in_window(trace.rows_of(Role.OP))
     if not len(ops):
         return None
 
@@ -364,7 +370,7 @@ def _select_work_of_thread(facts: Facts, thread: int) -> Rows:
     trace = facts.trace
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
     is_of_thread = trace.thread_of_track[trace.track] == thread
-    return facts.rows_in_window(np.flatnonzero(is_work & is_of_thread))
+    return facts.select_rows_in_window(np.flatnonzero(is_work & is_of_thread))
 
 
 def _find_unrecorded_time(facts: Facts, thread: int) -> Cover:
@@ -410,7 +416,7 @@ def _find_longest_annotation(
         None if no name holds at least MIN_SHARE_TO_NAME of the time.
     """
     trace = facts.trace
-    annotations = facts.rows_in_window(trace.rows_of(Role.ANNOTATION))
+    annotations = facts.select_rows_in_window(trace.rows_of(Role.ANNOTATION))
     is_of_thread = trace.thread_of(annotations) == thread
     is_step = np.isin(annotations, steps_of(trace).rows)
     annotations = annotations[is_of_thread & ~is_step]
@@ -457,7 +463,9 @@ CONCATENATES: Final = (
     "Write into slices of one buffer instead of calling torch.cat: growing a cache "
     "by concatenation copies the whole cache each time."
 )
-CAT: Final = lazy_pattern(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
+CONCATENATING_OPS: Final = lazy_pattern(
+    r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z"
+)
 """Matches ops that concatenate tensors."""
 LONG_CALL_NS: Final = 100_000
 """What calls cost that are longer on average does not depend on how many there are."""
@@ -466,7 +474,7 @@ MIN_CALLS: Final = 10
 WAIT_REMEDY: Final = "Check what the thread waits for, and overlap the wait with other work or shorten it."
 
 
-OF_PROFILER: Final = lazy_pattern(
+PROFILER_FUNCTIONS: Final = lazy_pattern(
     r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
     r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
 )
@@ -480,7 +488,7 @@ profiler.
 def is_profiler_frame(trace: Trace, rows: Rows) -> Flags:
     """Tell which rows are Python frames of the profiler itself; one flag per row."""
     is_frame = trace.role[rows] == Role.PYTHON
-    are_of_profiler: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
+    are_of_profiler: Flags = is_frame & trace.matching(rows, PROFILER_FUNCTIONS.search)
     return are_of_profiler
 
 
@@ -533,7 +541,7 @@ def _report_hot_function(facts: Facts, functions: OwnTimes) -> Iterator[Claim]:
 
     The profiler's own functions do not count.
     """
-    of_program = functions.only(~is_profiler_frame(facts.trace, functions.rows))
+    of_program = functions.select(~is_profiler_frame(facts.trace, functions.rows))
     longest_first = rank_names(facts.trace, of_program)
     if not longest_first:
         return
@@ -556,7 +564,7 @@ def _report_hot_wait(facts: Facts, waits: OwnTimes) -> Iterator[Claim]:
     """
     is_collective = facts.trace.matching(waits.rows, ON_CPU.match)
     is_of_profiler = is_profiler_frame(facts.trace, waits.rows)
-    other_waits = waits.only(~is_collective & ~is_of_profiler)
+    other_waits = waits.select(~is_collective & ~is_of_profiler)
     longest_first = rank_names(facts.trace, other_waits, with_caller=True)
     if not longest_first:
         return
@@ -574,7 +582,7 @@ def _select_program_ops(trace: Trace, ops: OwnTimes) -> OwnTimes:
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     has_launches = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if has_counters and has_launches:
-        return ops.only(trace.role[ops.rows] != Role.CALL)
+        return ops.select(trace.role[ops.rows] != Role.CALL)
 
     return ops
 
@@ -616,7 +624,7 @@ def _choose_op_remedy(trace: Trace, named: NamedTime) -> str | None:
     if uses_gpu and _is_mostly_computing(trace, named):
         return advise_against_cpu_op(trace.name_of(row))
 
-    if CAT.match(trace.name_of(row)):
+    if CONCATENATING_OPS.match(trace.name_of(row)):
         return CONCATENATES
     return None if _has_many_short_calls(named) else LONG_CALLS_OF_OP
 
@@ -656,7 +664,7 @@ def _make_hot_claim(
         text=f"{named.share.name} {verb} {format_share_of_recording(facts, own_ns)} in "
         f"{plural(named.share.count, 'call')}{suffix}.",
         at_stake_ns=own_ns,
-        rows=heaviest_rows(named.own.rows, named.own.ns),
+        rows=choose_heaviest_rows(named.own.rows, named.own.ns),
         remedy=remedy,
         why_likely=_explain_uncertain_times(facts),
         is_little=own_ns < LEAST_OWN_SHARE * facts.span_ns,

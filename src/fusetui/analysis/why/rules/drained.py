@@ -14,12 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.backward_threads import number_thread_pairs
-from fusetui.analysis.why.causes import find_heaviest_call, frame_text
+from fusetui.analysis.why.causes import find_heaviest_call, format_frame
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import Facts, IdleGaps
-from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.kernels import choose_heaviest_rows
 from fusetui.analysis.why.model import AsyncCalls
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    explain_uncertainty,
+    format_share_of_span,
+)
 from fusetui.analysis.why.thread_activity import (
     Slices,
     ThreadActivity,
@@ -75,8 +80,8 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     """
     drained = _find_drained_gaps(facts)
     lost_ns = _measure_lost_ns(facts, drained)
-    waits = _measure_waits_before(facts, drained.drains)
-    saved_ns = saved_by_lead(waits, lost_ns)
+    waits = _measure_waits_before(facts, drained.drain_indices)
+    saved_ns = compute_saved_ns(waits, lost_ns)
     at_stake_ns = int(saved_ns.sum())
     if at_stake_ns <= 0:
         return
@@ -86,19 +91,19 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     other_work_ns = int(facts.late_ns[has_other_work].sum())
     is_mostly_other_work = 2 * other_work_ns > all_lost_ns
 
-    calls = drained.call[drained.drains]
+    calls = drained.call[drained.drain_indices]
     times = plural(int(np.count_nonzero(saved_ns)), "time")
     costly_calls = _name_costliest_calls(facts, calls, lost_ns, saved_ns)
 
     yield Claim(
         text=f"Waits in {costly_calls} drain the launch queue {times}; the GPU then "
         f"sits idle for {duration(all_lost_ns)}. Launching work ahead instead of "
-        f"waiting would save up to {share_of_span(facts, at_stake_ns)}.",
+        f"waiting would save up to {format_share_of_span(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
         wanted=AsyncCalls(_find_calls_to_change(facts, drained, waits, saved_ns)),
-        rows=heaviest_rows(calls, saved_ns),
+        rows=choose_heaviest_rows(calls, saved_ns),
         part_of="cpu-work" if is_mostly_other_work else "host-bound",
-        why_likely=why_likely(facts),
+        why_likely=explain_uncertainty(facts),
     )
 
 
@@ -113,7 +118,7 @@ class DrainedGaps(msgspec.Struct, frozen=True, eq=False):
     """
 
     @property
-    def drains(self) -> Rows:
+    def drain_indices(self) -> Rows:
         """Return the drains: the gaps with a call.
 
         They are indices of gaps, ascending.
@@ -189,7 +194,7 @@ def _measure_lost_ns(facts: Facts, drained: DrainedGaps) -> Int64s:
     ran empty. The gaps after it count until the CPU was ahead again, or until the next
     drain. Returns ns for each drain.
     """
-    drains = drained.drains
+    drains = drained.drain_indices
     counted_gaps = np.flatnonzero(drained.is_behind)
     last_drain = last_at_or_before(drains, counted_gaps)
     late_ns = facts.late_ns[counted_gaps]
@@ -197,7 +202,7 @@ def _measure_lost_ns(facts: Facts, drained: DrainedGaps) -> Int64s:
     return summed(last_drain, late_ns, len(drains))
 
 
-class Waits(msgspec.Struct, frozen=True, eq=False):
+class WaitsBeforeDrains(msgspec.Struct, frozen=True, eq=False):
     """How the CPU waited at each drain; arrays of shape [drains]."""
 
     ns: Int64s
@@ -212,7 +217,7 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     """The launch call before the wait, as a row of the trace; -1 for none."""
 
 
-def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
+def compute_saved_ns(waits: WaitsBeforeDrains, lost_ns: Int64s) -> Int64s:
     """Compute how much less the GPU would wait if the CPU did not wait.
 
     A CPU that does not wait is ahead by all the time for which it waited so far. The
@@ -244,7 +249,7 @@ def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
 
 
 def _find_calls_to_change(
-    facts: Facts, drained: DrainedGaps, waits: Waits, saved_ns: Int64s
+    facts: Facts, drained: DrainedGaps, waits: WaitsBeforeDrains, saved_ns: Int64s
 ) -> Rows:
     """Find the calls in which threads must not wait, so that the computed time is
     saved.
@@ -256,14 +261,14 @@ def _find_calls_to_change(
         Rows of the trace, ascending.
     """
     is_needed = (saved_ns > 0) | _find_drains_saving_later(waits, saved_ns)
-    drains = drained.drains[is_needed]
+    drains = drained.drain_indices[is_needed]
     launch_before = waits.launch_before[is_needed]
     also_waiting = _find_waiting_calls(facts, drains, launch_before)
 
     return distinct(np.append(drained.call[drains], also_waiting))
 
 
-def _find_drains_saving_later(waits: Waits, saved_ns: Int64s) -> Flags:
+def _find_drains_saving_later(waits: WaitsBeforeDrains, saved_ns: Int64s) -> Flags:
     """Tell at which drains the wait is part of what a later drain saves.
 
     The CPU waits longer then than it saves itself, and a later drain of its sequence
@@ -306,7 +311,7 @@ def _name_longest_call(trace: Trace, calls: Rows, ns: Int64s) -> str:
     text = printable(heaviest.name[:MAX_NAME_CHARACTERS])
     if heaviest.op is None:
         return text
-    return f"{text} ({frame_text(heaviest.op)})"
+    return f"{text} ({format_frame(heaviest.op)})"
 
 
 def _drop_preparing_calls(facts: Facts, calls: Rows) -> Rows:
@@ -338,8 +343,8 @@ def _find_last_waits(facts: Facts) -> Rows:
     since_ns = np.where(_is_first_of_device(gaps), facts.begin_ns, previous_launch_ns)
 
     last_wait = np.full(len(gaps), NO_ROW, dtype=np.intp)
-    for threads, gap_indices, on_axis in facts.gaps_by_axis():
-        waits = threads.slices(ThreadActivity.SYNC)
+    for threads, gap_indices, on_axis in facts.group_gaps_by_axis():
+        waits = threads.find_slices(ThreadActivity.SYNC)
         last_wait[gap_indices] = _find_last_begun(
             waits, after=on_axis(since_ns), before=on_axis(gaps.call_begin)
         )
@@ -372,7 +377,7 @@ def _is_first_of_device(gaps: IdleGaps) -> Flags:
     return begins_runs(gaps.device)
 
 
-def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
+def _measure_waits_before(facts: Facts, gap_indices: Rows) -> WaitsBeforeDrains:
     """Measure how the CPU waited before each of some gaps.
 
     The waiting counts of the launching thread between its previous launch and the
@@ -404,7 +409,7 @@ def _measure_waits_before(facts: Facts, gap_indices: Rows) -> Waits:
     uncounted_since_ns = np.minimum(counted_until_ns, since_ns)
     uncounted_ns = _measure_waiting_ns(facts, track, uncounted_since_ns, since_ns)
 
-    return Waits(
+    return WaitsBeforeDrains(
         ns=_measure_waiting_ns(facts, track, since_ns, until_ns),
         sequence=_number_sequences(by_device_and_pair, begins=uncounted_ns > 0),
         launch_before=launch_before,
@@ -427,8 +432,8 @@ def _measure_waiting_ns(
     waited_ns = np.zeros(len(tracks), dtype=np.int64)
     for threads in facts.accounts.launchers:
         of_axis = np.flatnonzero(threads.tracks[tracks])
-        begin = threads.on_axis(tracks[of_axis], begin_ns[of_axis])
-        end = threads.on_axis(tracks[of_axis], end_ns[of_axis])
+        begin = threads.convert_to_axis(tracks[of_axis], begin_ns[of_axis])
+        end = threads.convert_to_axis(tracks[of_axis], end_ns[of_axis])
         waiting = threads.covers[ThreadActivity.SYNC]
         waited_ns[of_axis] = waiting.within(begin, end)
 
@@ -582,10 +587,12 @@ def _was_cpu_ahead(facts: Facts) -> Flags:
         gaps_of_axis = slice_between(gaps.device, first_device, after_last_device)
 
         device_on_axis = gaps.device[gaps_of_axis] - first_device
-        starts = _Starts.of(facts.trace, devices)
+        starts = _Starts.find(facts.trace, devices)
         was_ahead[gaps_of_axis] = starts.was_ahead_between(
-            begin=devices.on_axis(device_on_axis, previous_gap_end_ns[gaps_of_axis]),
-            end=devices.on_axis(device_on_axis, gaps.begin[gaps_of_axis]),
+            begin=devices.convert_to_axis(
+                device_on_axis, previous_gap_end_ns[gaps_of_axis]
+            ),
+            end=devices.convert_to_axis(device_on_axis, gaps.begin[gaps_of_axis]),
         )
         first_device = after_last_device
 
@@ -597,7 +604,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
 
     time: Int64s
     """The starts, ascending, as times on the axis of the devices."""
-    ahead: Int64s
+    ahead_before: Int64s
     """How many events before each index started with LAUNCHES_AHEAD or more in the
     queue.
 
@@ -605,7 +612,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
     """
 
     @classmethod
-    def of(cls, trace: Trace, devices: Devices) -> _Starts:
+    def find(cls, trace: Trace, devices: Devices) -> _Starts:
         """Find when the launched events of some devices start, and how full the queue
         is then.
 
@@ -614,15 +621,17 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
         """
         has_launch = trace.launch[devices.events] != NO_ROW
         events = devices.events[has_launch]
-        start, _ = devices.bounds_on(events)
+        start, _ = devices.place_events(events)
         launched_ns = trace.start[trace.launch[events]]
-        launched = devices.on_axis(devices.device_index(events), launched_ns)
+        launched = devices.convert_to_axis(
+            devices.find_device_indices(events), launched_ns
+        )
 
         launched_by_then = count_until(np.sort(launched), start)
         started_by_then = np.arange(1, len(events) + 1)  # the event itself too
         queue_length = launched_by_then - started_by_then
 
-        return cls(time=start, ahead=prefix_sums(queue_length >= LAUNCHES_AHEAD))
+        return cls(time=start, ahead_before=prefix_sums(queue_length >= LAUNCHES_AHEAD))
 
     def was_ahead_between(self, begin: Int64s, end: Int64s) -> Flags:
         """Tell in which intervals an event starts with enough others in the queue.
@@ -631,7 +640,7 @@ class _Starts(msgspec.Struct, frozen=True, eq=False):
             begin: The begins of the intervals, as times on the axis.
             end: Their ends, which belong to the intervals.
         """
-        ahead_before = self.ahead[count_below(self.time, begin)]
-        ahead_until_end = self.ahead[count_until(self.time, end)]
+        ahead_before = self.ahead_before[count_below(self.time, begin)]
+        ahead_until_end = self.ahead_before[count_until(self.time, end)]
         was_ahead: Flags = ahead_until_end > ahead_before
         return was_ahead

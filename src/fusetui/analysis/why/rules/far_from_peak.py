@@ -40,7 +40,9 @@ MIN_BOUND_SHARE_OF_TIME: Final = 0.75
 """A kernel is near its bound if the bound is at least this share of its time."""
 SHORTEST_NS: Final = 10_000
 """A shorter kernel is not worth a look."""
-_KINDS: Final = frozenset({"matmul", "conv", "attention", "softmax", "norm"})
+_KINDS_WITH_KNOWN_BOUND: Final = frozenset(
+    {"matmul", "conv", "attention", "softmax", "norm"}
+)
 """The kinds of work whose bound is known well enough."""
 TILE_MULTIPLE: Final = 64
 """Sizes that are multiples of this divide into the tiles of products."""
@@ -51,7 +53,7 @@ LIBRARIES: Final = (
     '{compile:, or torch.compile(mode="max-autotune"), which benchmarks several kernels}'
 )
 """The remedy for products and convolutions."""
-CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
+RULES_NAMING_CAUSES: Final = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 """Rules that name the cause of slow kernels: what they claim belongs to them."""
 
 
@@ -72,18 +74,18 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     is_far = _find_far_kernels(kernels)
     if is_far.any():
-        is_far &= ~find_claimed_kernels(facts, *CAUSES)
+        is_far &= ~find_claimed_kernels(facts, *RULES_NAMING_CAUSES)
 
-    taken_ns = kernels.total_ns(is_far)
+    taken_ns = kernels.add_up_ns(is_far)
     if not taken_ns:
         return
 
-    attainable_ns = int(kernels.bounded.bound_ns[is_far].sum())
+    attainable_ns = int(kernels.bounds.bound_ns[is_far].sum())
     kernel_count = int(is_far.sum())
     reaches = "reaches" if kernel_count == 1 else "reach"
     takes = "takes" if kernel_count == 1 else "take"
     shapes = "its shape" if kernel_count == 1 else "their shapes"
-    excess_ns = kernels.bounded.excess_ns[is_far]
+    excess_ns = kernels.bounds.excess_ns[is_far]
 
     yield Claim(
         text=f"{plural(kernel_count, 'kernel')} {reaches} an estimated "
@@ -104,12 +106,12 @@ def _find_far_kernels(kernels: Kernels) -> Flags:
     algorithms.
     """
     taken_ns = kernels.effective_ns
-    bounds = kernels.bounded
+    bounds = kernels.bounds
     is_above_bound = MIN_BOUND_SHARE_OF_TIME * taken_ns > bounds.bound_ns
     is_far: Flags = bounds.is_known & is_above_bound
     is_far &= taken_ns >= SHORTEST_NS
     is_far &= kernels.runs_alone & ~kernels.is_trial
-    is_far &= kernels.has_job(lambda job: job.amount.kind in _KINDS)
+    is_far &= kernels.match_jobs(lambda job: job.amount.kind in _KINDS_WITH_KNOWN_BOUND)
 
     return is_far
 
@@ -121,16 +123,16 @@ def _describe_longest_name(kernels: Kernels, is_selected: Flags) -> str:
     rate)`, or `. The largest part` if it is no more than half. For a single kernel it is
     only `: NAME`.
     """
-    dominant = kernels.dominant_name(is_selected, kernels.bounded.excess_ns)
+    dominant = kernels.find_dominant_name(is_selected, kernels.bounds.excess_ns)
     if int(is_selected.sum()) == 1:
         return f": {dominant.short_name}"
 
     run_count = count(int(dominant.has_name.sum()))
-    taken_ns = kernels.total_ns(dominant.has_name)
-    attainable_ns = int(kernels.bounded.bound_ns[dominant.has_name].sum())
+    taken_ns = kernels.add_up_ns(dominant.has_name)
+    attainable_ns = int(kernels.bounds.bound_ns[dominant.has_name].sum())
     reached = percent(attainable_ns, taken_ns)
     kernels_text = f"{run_count} x {dominant.short_name}"
-    is_majority = 2 * taken_ns > kernels.total_ns(is_selected)
+    is_majority = 2 * taken_ns > kernels.add_up_ns(is_selected)
     part = "Most" if is_majority else "The largest part"
 
     return (
@@ -189,14 +191,16 @@ def _has_other_layouts(facts: Facts, is_selected: Flags) -> bool:
     The names of the kernels tell.
     """
     kernels = facts.kernels
-    convolutions = is_selected & kernels.has_job(lambda job: job.amount.kind == "conv")
+    convolutions = is_selected & kernels.match_jobs(
+        lambda job: job.amount.kind == "conv"
+    )
     name_indices = distinct(facts.trace.name[kernels.rows[convolutions]])
     names = [facts.trace.names[index] for index in name_indices.tolist()]
 
     return any(not _NHWC.search(name) for name in names)
 
 
-_OLD: Final = " built for an earlier generation of GPUs"
+_BUILT_FOR_EARLIER_GPU: Final = " built for an earlier generation of GPUs"
 MIN_RATIO_TO_BOUND: Final = 2
 """A kernel is slow if it takes this many times its bound or more."""
 _SM: Final = lazy_pattern(r"sm(\d{1,3})\d\Z")
@@ -226,17 +230,17 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
         return
 
     is_old = _find_slow_by_arithmetic(kernels) & _find_earlier_builds(kernels, major)
-    taken_ns = kernels.total_ns(is_old)
+    taken_ns = kernels.add_up_ns(is_old)
     if not taken_ns:
         return
 
-    attainable_ns = int(kernels.bounded.bound_ns[is_old].sum())
+    attainable_ns = int(kernels.bounds.bound_ns[is_old].sum())
     kernel_count = int(is_old.sum())
     reaches = "reaches" if kernel_count == 1 else "reach"
-    excess_ns = kernels.bounded.excess_ns[is_old]
+    excess_ns = kernels.bounds.excess_ns[is_old]
 
     yield Claim(
-        text=f"{format_subject(kernel_count, 'kernel', 'take', _OLD)} "
+        text=f"{format_subject(kernel_count, 'kernel', 'take', _BUILT_FOR_EARLIER_GPU)} "
         f"{format_share_of_work(facts, taken_ns)} and {reaches} "
         f"{percent(attainable_ns, taken_ns)} of the attainable "
         f"rate{_describe_longest_name(facts.kernels, is_old)}. Other kernels of the same type in "
@@ -272,8 +276,10 @@ def _find_earlier_builds(kernels: Kernels, major: int) -> Flags:
     Returns:
         One flag per kernel.
     """
-    is_earlier = kernels.matching(lambda kernel: _find_build_target(kernel) < major)
-    is_of_device = kernels.matching(lambda kernel: _find_build_target(kernel) == major)
+    is_earlier = kernels.match_names(lambda kernel: _find_build_target(kernel) < major)
+    is_of_device = kernels.match_names(
+        lambda kernel: _find_build_target(kernel) == major
+    )
     element_type = _number_element_types(kernels)
     has_newer_of_type = np.isin(element_type, element_type[is_of_device])
 
@@ -286,12 +292,12 @@ def _find_slow_by_arithmetic(kernels: Kernels) -> Flags:
     They run alone on the device. Kernels whose tensors are not aligned are left out:
     there are no others for such tensors. One flag per kernel.
     """
-    bounds = kernels.bounded
-    is_bound_by_compute = kernels.has_job(lambda job: job.limits.bound == "compute")
+    bounds = kernels.bounds
+    is_bound_by_compute = kernels.match_jobs(lambda job: job.limits.bound == "compute")
     takes_long = kernels.effective_ns >= MIN_RATIO_TO_BOUND * bounds.bound_ns
     is_slow: Flags = is_bound_by_compute & bounds.is_known & takes_long
     is_slow &= kernels.runs_alone & ~kernels.is_trial
-    is_slow &= ~kernels.matching(is_unaligned)
+    is_slow &= ~kernels.match_names(is_unaligned)
 
     return is_slow
 
@@ -368,15 +374,15 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     empty part, but no more than what the product takes longer than is attainable.
     """
     kernels = facts.kernels
-    waves = kernels.figures_of_jobs(_count_waves_with_tail)  # nan for other jobs
-    has_tail = ~np.isnan(waves) & kernels.bounded.is_known
+    waves = kernels.compute_from_jobs(_count_waves_with_tail)  # nan for other jobs
+    has_tail = ~np.isnan(waves) & kernels.bounds.is_known
     has_tail &= kernels.runs_alone & ~kernels.is_trial
     if not has_tail.any():
         return
 
     saved_ns = _estimate_saved_ns(kernels, has_tail, waves[has_tail])
     at_stake_ns = int(saved_ns.sum())
-    longest_row = kernels.longest_rows(has_tail)[0]
+    longest_row = kernels.choose_longest_rows(has_tail)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
     longest_waves = float(waves[longest_kernel])
     name = printable(short_name(facts.trace.name_of(longest_row)))
@@ -384,7 +390,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
 
     yield Claim(
         text="The last wave of tiles is mostly empty in "
-        f"{products} of {format_share_of_work(facts, kernels.total_ns(has_tail))}: "
+        f"{products} of {format_share_of_work(facts, kernels.add_up_ns(has_tail))}: "
         f"{significant(longest_waves, 3)} waves in {name}. Full waves would save an estimated "
         f"{duration(at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
@@ -409,7 +415,7 @@ def _estimate_saved_ns(kernels: Kernels, is_selected: Flags, waves: Floats) -> I
     """
     busy_share = waves / np.ceil(waves)
     empty_ns = (kernels.effective_ns[is_selected] * (1 - busy_share)).astype(np.int64)
-    return np.minimum(empty_ns, kernels.bounded.excess_ns[is_selected])
+    return np.minimum(empty_ns, kernels.bounds.excess_ns[is_selected])
 
 
 def _count_waves_with_tail(job: KernelJob) -> float | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fusetui.analysis.why.facts import COMPILING_NS, LATE_ACTIVITIES, Facts
-from fusetui.analysis.why.kernels import heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.kernels import choose_heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_span
 from fusetui.analysis.why.warming import MIN_RATIO_TO_LATER_CALLS
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
@@ -26,9 +26,9 @@ from fusetui.text.printable import printable
 def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     """Report how long the GPU waited for launches of first runs of compiled kernels.
 
-    See Facts.before_first_runs. Only time counts that no other rule explains.
+    See Facts.gaps_before_first_runs. Only time counts that no other rule explains.
     """
-    gaps = facts.before_first_runs
+    gaps = facts.gaps_before_first_runs
     if not len(gaps):
         return
 
@@ -40,7 +40,7 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     if not waited_ns:
         return
 
-    kernels = heaviest_rows(facts.gaps.event[gaps], late_ns_of_gap)
+    kernels = choose_heaviest_rows(facts.gaps.event[gaps], late_ns_of_gap)
     name = printable(facts.trace.name_of(kernels[0]))
     if len(gaps) == 1:
         before = f"the first run of {name}"
@@ -50,7 +50,7 @@ def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
         generated = "these kernels"
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
+        text=f"The GPU waits {format_share_of_span(facts, waited_ns)} in {plural(len(gaps), 'gap')} before "
         f"{before}. The CPU was probably compiling: torch.compile generated {generated}.",
         at_stake_ns=waited_ns,
         rows=kernels,

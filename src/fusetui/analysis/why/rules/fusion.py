@@ -11,10 +11,10 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernel_runs import (
     MIN_FUSED_NS,
     Runs,
+    find_fusable_runs,
     is_pointwise,
-    runs_of,
 )
-from fusetui.analysis.why.kernels import Kernels, add_up_by_text, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, add_up_by_text, choose_heaviest_rows
 from fusetui.analysis.why.rule import (
     CannotTellError,
     Claim,
@@ -25,7 +25,7 @@ from fusetui.analysis.why.rule import (
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import NO_ROW, Flags, inside_ranges
 
-__all__ = ["fusable_run", "runs_of"]
+__all__ = ["find_fusable_runs", "fusable_run"]
 
 
 @Rule(
@@ -45,16 +45,16 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         CannotTellError: There are neither modules nor annotations.
     """
     kernels = facts.kernels
-    if not kernels.matching(is_pointwise).any():
+    if not kernels.match_names(is_pointwise).any():
         return
-    has_module = kernels.module != NO_ROW
+    has_module = kernels.module_row != NO_ROW
     if not has_module.any():
         option = "with_stack=True or record_function"
         if facts.has_stacks:
             option = "record_function"
         raise CannotTellError("modules or annotations", option)
 
-    runs = runs_of(kernels)
+    runs = find_fusable_runs(kernels)
     if not len(runs.ns):
         return
 
@@ -68,7 +68,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             "inputs and write the last output.",
             at_stake_ns=saved_ns,
             wanted="fuse",
-            rows=heaviest_rows(first_kernels, runs.saved_ns),
+            rows=choose_heaviest_rows(first_kernels, runs.saved_ns),
             kernels=_mark_kernels_of_runs(kernels, runs),
             why_likely="A fused kernel must also read the other inputs of a run and "
             "write results that later work uses.",
@@ -76,7 +76,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     elif is_large_enough(facts, int(runs.ns.sum()), of_kernels=True):
         yield Claim(
             text=f"{text}. {_explain_unknown_gain(kernels, runs)}",
-            rows=heaviest_rows(first_kernels, runs.ns),
+            rows=choose_heaviest_rows(first_kernels, runs.ns),
         )
 
 

@@ -33,16 +33,16 @@ from fusetui.analysis.why.facts import (
     Facts,
 )
 from fusetui.analysis.why.graph_obstacles import GraphObstacle, find_graph_obstacle
-from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.kernels import choose_heaviest_rows
 from fusetui.analysis.why.model import FreeThreadTime, ReducedDurations
 from fusetui.analysis.why.remedies import find_tags
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
+    explain_uncertainty,
+    format_share_of_span,
     is_mostly_warm_up,
     name_most_frequent,
-    share_of_span,
-    why_likely,
 )
 from fusetui.analysis.why.thread_activity import LAYERS, ThreadActivity
 from fusetui.analysis.why.warming import LONG_NS
@@ -64,7 +64,7 @@ from fusetui.trace.model.intervals import FOREVER, Cover, joined, union, without
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.report import recorded_with
 
-WORDS: Final = {
+WORDS_OF_ACTIVITIES: Final = {
     ThreadActivity.CALL: "in runtime calls",
     ThreadActivity.OP: "in ops",
     ThreadActivity.PYTHON: "in Python functions",
@@ -76,11 +76,11 @@ MAX_KINDS_NAMED: Final = 3
 """How many activities of the CPU a sentence names."""
 MIN_SHARE_TOLD: Final = 0.01
 """A cause that is not counted is reported from this share of the span on."""
-UNSEEN: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
+UNEXPLAINING_ACTIVITIES: Final = (ThreadActivity.ANNOTATION, ThreadActivity.NOTHING)
 """Activities from which one does not learn what the CPU did."""
-MARKS: Final = "{}() around parts of the step."
+PUT_ANNOTATIONS: Final = "{}() around parts of the step."
 """The remedy when nothing within an annotation was recorded for most of the time."""
-REPLAYED: Final = (
+PREPARE_REPLAYS: Final = (
     "Prepare the next replay while the GPU works (SGLang's overlap scheduler, vLLM's "
     "--async-scheduling). Capture the work that still runs between replays, such as "
     "sampling and copies. Graphs already replay most of the GPU work."
@@ -91,7 +91,9 @@ AS_GRAPHS: Final = (
     "|nvidia:torch.cuda.graph() to replay the launches|:torch.compile to fuse kernels}"
 )
 """How to replay launches instead of making them, by what the device can."""
-LATER_FIRST: Final = "First, record later steps to see whether the delay remains. Then"
+RECORD_LATER_STEPS: Final = (
+    "First, record later steps to see whether the delay remains. Then"
+)
 """What to do before anything else where most of the span is warm-up."""
 FEWER_LAUNCHES: Final = (
     "Larger batches also reduce the number of launches per sample"
@@ -124,7 +126,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     if at_stake_ns <= 0:
         return
 
-    if not facts.is_late:
+    if not facts.is_cpu_bound:
         # No finding, but its time is among what lies below the thresholds.
         yield Claim(text="", at_stake_ns=at_stake_ns, is_little=True)
         return
@@ -134,14 +136,14 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     recording_remedy = choose_recording_remedy(facts, ns_of_activity)
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
+        text=f"The GPU waits {format_share_of_span(facts, at_stake_ns)} for the CPU to launch the next "
         f"kernel{describe_excluded_causes(facts)}. The CPU spends "
         f"{describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
+        rows=choose_heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
         remedy=recording_remedy or _choose_host_bound_remedy(facts),
-        why_likely=why_likely(facts),
+        why_likely=explain_uncertainty(facts),
     )
 
 
@@ -151,10 +153,12 @@ def _choose_host_bound_remedy(facts: Facts) -> str | None:
     Where most of the span is warm-up, it says to record later steps first: the
     remaining delay may be part of the start of the program.
     """
-    remedy = REPLAYED if facts.is_replayed else _compose_obstacle_remedy(facts)
+    remedy = (
+        PREPARE_REPLAYS if facts.is_mostly_replayed else _compose_obstacle_remedy(facts)
+    )
     if is_mostly_warm_up(facts):
         later_remedy = remedy or host_bound.remedy
-        return f"{LATER_FIRST} {later_remedy[0].lower()}{later_remedy[1:]}"
+        return f"{RECORD_LATER_STEPS} {later_remedy[0].lower()}{later_remedy[1:]}"
     return remedy
 
 
@@ -265,7 +269,7 @@ def _list_activity_words(trace: Trace) -> dict[ThreadActivity, str]:
     In a trace without ops, annotations are `in annotations` instead of `in annotations
     outside ops`.
     """
-    words = dict(WORDS)
+    words = dict(WORDS_OF_ACTIVITIES)
     has_ops = (trace.role == Role.OP).any()
     if not has_ops:
         words[ThreadActivity.ANNOTATION] = "in annotations"
@@ -289,7 +293,7 @@ def _name_longest_slices(
     is_of_activity = facts.accounts.kinds[slices.rows] == activity
     all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace, slices.only(is_of_activity), make_grouping_label, all_ns
+        facts.trace, slices.select(is_of_activity), make_grouping_label, all_ns
     )
     if not names:
         return ""
@@ -315,7 +319,7 @@ def _name_longest_modules(facts: Facts, slices: SliceTimes) -> str:
     has_module = module_rows != NO_ROW
     all_ns = int(slices.ns.sum())
     names = rank_delaying_names(
-        facts.trace, module_times.only(has_module), format_module, all_ns
+        facts.trace, module_times.select(has_module), format_module, all_ns
     )
     if not names:
         return ""
@@ -336,12 +340,14 @@ def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
         The advice. None if at most half of the time is of activities in UNSEEN, which
             do not tell what the CPU did.
     """
-    unseen_ns = sum(int(ns_of_activity[activity]) for activity in UNSEEN)
+    unseen_ns = sum(
+        int(ns_of_activity[activity]) for activity in UNEXPLAINING_ACTIVITIES
+    )
     if 2 * unseen_ns <= int(ns_of_activity.sum()):
         return None
 
     writer = facts.trace.report.writer
-    marks = MARKS.format(recorded_with("record_function", writer))
+    marks = PUT_ANNOTATIONS.format(recorded_with("record_function", writer))
     if facts.has_stacks:
         return f"To see what the CPU does, put {marks}"
     if writer != "nsys" and not _has_cpu_activity(facts.trace):
@@ -378,9 +384,9 @@ def describe_excluded_causes(facts: Facts) -> str:
     """
     set_up_ns = int(facts.late_activity_ns[:, facts.is_set_up_gap].sum())
     ns_of_cause = {
-        "the data loader": facts.late_ns_during(facts.loading_time),
-        "compilation": facts.late_ns_during(facts.compiling_time),
-        "the warm-up": facts.late_ns_during(facts.warm_up_time),
+        "the data loader": facts.measure_waits_during(facts.loading_time),
+        "compilation": facts.measure_waits_during(facts.compiling_time),
+        "the warm-up": facts.measure_waits_during(facts.warm_up_time),
         "setup before the first kernel": set_up_ns,
     }
     least_ns = MIN_SHARE_TOLD * facts.span_ns
@@ -403,7 +409,7 @@ def _find_other_work(facts: Facts) -> Cover:
 def _find_allocating_time(facts: Facts) -> Cover:
     """Return when a thread that launches allocates or frees memory, in ns of the file."""
     calls = np.flatnonzero(facts.accounts.kinds == ThreadActivity.ALLOC)
-    return facts.time_on_launching_threads(calls)
+    return facts.cover_launching_threads(calls)
 
 
 @Rule(
@@ -440,14 +446,14 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     free_time = without(_find_other_work(facts), claimed_by_others)
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} in {gaps}"
+        text=f"The GPU waits {format_share_of_span(facts, at_stake_ns)} in {gaps}"
         f"{longer} while the CPU launches nothing{describe_excluded_causes(facts)}. "
         f"The CPU spends {describe_activities(facts, ns_of_activity, is_counted)}.",
         at_stake_ns=at_stake_ns,
         wanted=FreeThreadTime(free_time),
-        rows=heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
+        rows=choose_heaviest_rows(facts.gaps.launch[is_counted], late_ns_of_gap),
         remedy=computing_remedy or choose_recording_remedy(facts, ns_of_activity),
-        why_likely=why_likely(facts),
+        why_likely=explain_uncertainty(facts),
     )
 
 
@@ -480,7 +486,7 @@ def _choose_computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
     if not computes.any():
         return None
 
-    computing = slices.only(computes)
+    computing = slices.select(computes)
     longest_name = heaviest_id(facts.trace.name[computing.rows], computing.ns)
     op = facts.trace.names[longest_name]
 
@@ -531,7 +537,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     """
     gaps = facts.gaps
     warm_up_ns = facts.warm_up_time.within(gaps.call_begin, gaps.call_end)
-    waited_ns = gaps.ns_of_reasons("launch_call") - warm_up_ns
+    waited_ns = gaps.add_up_reasons("launch_call") - warm_up_ns
     is_slow = _ends_with_slow_launch(facts) & (waited_ns > 0)
     is_slow &= ~mark_graph_calls(facts.trace)[gaps.launch]
 
@@ -541,11 +547,11 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
         return
 
     calls = gaps.launch[is_slow]
-    heaviest = heaviest_rows(calls, slow_ns)
+    heaviest = choose_heaviest_rows(calls, slow_ns)
     calls_text = _describe_slow_calls(facts.trace, calls.astype(np.intp))
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} inside {calls_text}.",
+        text=f"The GPU waits {format_share_of_span(facts, at_stake_ns)} inside {calls_text}.",
         at_stake_ns=at_stake_ns,
         wanted=ReducedDurations(calls.astype(np.intp), slow_ns),
         rows=heaviest,
@@ -629,9 +635,9 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{share} of the {plural(len(kernels), 'kernel')} are "
         f"shorter than {duration(SHORT_KERNEL_NS)}. These kernels and the gaps between them take "
-        f"{share_of_span(facts, with_gaps_ns)}.",
-        rows=heaviest_rows(short, trace.dur[short]),
-        remedy=REPLAYED_ALREADY if facts.is_replayed else None,
+        f"{format_share_of_span(facts, with_gaps_ns)}.",
+        rows=choose_heaviest_rows(short, trace.dur[short]),
+        remedy=REPLAYED_ALREADY if facts.is_mostly_replayed else None,
     )
 
 
@@ -667,7 +673,7 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     have another cause.
     """
     gaps = facts.gaps
-    waited_ns = gaps.ns_of_reasons("queued", "graph")
+    waited_ns = gaps.add_up_reasons("queued", "graph")
     is_short = gaps.end - gaps.begin <= LONGEST_SWITCH_NS
     is_launched_before = gaps.call_begin <= gaps.begin
     is_switch = is_short & is_launched_before & (waited_ns > 0)
@@ -679,11 +685,11 @@ def kernel_switches(facts: Facts) -> Iterator[Claim]:
     mean_ns = round(at_stake_ns / switches)
 
     yield Claim(
-        text=f"Switching between kernels takes {share_of_span(facts, at_stake_ns)}: "
+        text=f"Switching between kernels takes {format_share_of_span(facts, at_stake_ns)}: "
         f"{plural(switches, 'gap')} of at most {duration(LONGEST_SWITCH_NS)} before "
         f"queued work, {duration(mean_ns)} on average.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(gaps.event[is_switch], waited_ns[is_switch]),
+        rows=choose_heaviest_rows(gaps.event[is_switch], waited_ns[is_switch]),
     )
 
 
@@ -714,18 +720,18 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     LEAST_SHARE of the span.
     """
     kernels = facts.kernels
-    of_optimizer = kernels.is_kernel & kernels.in_optimizer
-    of_one_parameter = of_optimizer & ~kernels.matching(_takes_many_parameters)
+    of_optimizer = kernels.is_kernel & kernels.is_of_optimizer
+    of_one_parameter = of_optimizer & ~kernels.match_names(_takes_many_parameters)
 
     # One region of the program (an annotation or module) is one call of an optimizer.
-    calls = len(distinct(kernels.module[of_one_parameter]))
+    calls = len(distinct(kernels.module_row[of_one_parameter]))
     kernel_count = int(of_one_parameter.sum())
     if kernel_count < MIN_OPTIMIZER_KERNELS * max(1, calls):
         return
     if 2 * kernel_count < np.count_nonzero(of_optimizer):
         return
 
-    taken_ns = kernels.total_ns(of_one_parameter)
+    taken_ns = kernels.add_up_ns(of_one_parameter)
     idle_ns = _add_up_gaps_before(facts, kernels.rows[of_one_parameter])
     with_gaps_ns = taken_ns + idle_ns
     are_short = taken_ns <= SHORT_OPTIMIZER_KERNEL_NS * kernel_count
@@ -737,7 +743,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
         text=f"Each optimizer call launches {kernels_per_call} kernels, one parameter "
         f"at a time, of {duration(round(taken_ns / kernel_count))} on average. "
         "Including the gaps before them, they take "
-        f"{share_of_span(facts, with_gaps_ns)}, {percent(idle_ns, with_gaps_ns)} "
+        f"{format_share_of_span(facts, with_gaps_ns)}, {percent(idle_ns, with_gaps_ns)} "
         "of it idle.",
         kernels=of_one_parameter,
     )

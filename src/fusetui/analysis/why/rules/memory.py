@@ -24,10 +24,10 @@ from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     find_claimed_kernels,
+    format_share_of_span,
     format_share_of_work,
     format_subject,
     name_dominant_module,
-    share_of_span,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.analysis.why.thread_activity import PAGEABLE, ThreadActivity
@@ -74,16 +74,16 @@ def recompute(facts: Facts) -> Iterator[Claim]:
         return
 
     is_repeated = kernels.credit.recompute & kernels.is_kernel
-    taken_ns = kernels.total_ns(is_repeated)
+    taken_ns = kernels.add_up_ns(is_repeated)
     if taken_ns:
         kernel_count = int(is_repeated.sum())
         runs = format_subject(kernel_count, "kernel", "run", " of the forward pass")
 
         yield Claim(
-            text=f"{runs} once more in the backward pass, for {share_of_span(facts, taken_ns)}"
+            text=f"{runs} once more in the backward pass, for {format_share_of_span(facts, taken_ns)}"
             f"{name_dominant_module(kernels, is_repeated)}.",
             at_stake_ns=taken_ns,
-            wanted=kernels.removal_of(is_repeated),
+            wanted=kernels.make_removal(is_repeated),
             kernels=is_repeated,
         )
 
@@ -205,12 +205,12 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     At stake is their time. Either is reported only where there are some.
     """
     kernels = facts.kernels
-    copies = kernels.matching(_is_copy_of_torch)
+    copies = kernels.match_names(_is_copy_of_torch)
     within_device = _select_memcpys(kernels, DEVICE_TO_DEVICE)
     if not _do_copies_set_up(facts, within_device):
         copies |= within_device
 
-    if kernels.total_ns(copies):
+    if kernels.add_up_ns(copies):
         yield _claim_about_copies(facts, copies)
 
     yield from _report_pageable_copies(facts)
@@ -222,12 +222,12 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
     It is part of fusable-run if that rule claims all of them.
     """
     kernels = facts.kernels
-    at_stake_ns = kernels.total_ns(copies)
+    at_stake_ns = kernels.add_up_ns(copies)
     kinds = classify_copies(kernels)
 
     in_runs = copies & find_claimed_kernels(facts, fusable_run)
     are_all_in_runs = bool((in_runs == copies).all())
-    shared_ns = kernels.total_ns(in_runs)
+    shared_ns = kernels.add_up_ns(in_runs)
     shared = ""
     if shared_ns and not are_all_in_runs:
         shared = f"; the fusable-run finding also counts {duration(shared_ns)} of this"
@@ -237,7 +237,7 @@ def _claim_about_copies(facts: Facts, copies: Flags) -> Claim:
         text=f"{_count_copy_kinds(kinds[copies])} {takes} {format_share_of_work(facts, at_stake_ns)}"
         f"{_name_launching_op(facts, copies)}{shared}.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.removal_of(copies),
+        wanted=kernels.make_removal(copies),
         kernels=copies,
         remedy=_choose_copies_remedy(kernels, copies, kinds),
         part_of="fusable-run" if are_all_in_runs else None,
@@ -293,7 +293,7 @@ def _choose_copies_remedy(
         copies: True for the copies.
         kinds: The CopyKind of each event.
     """
-    least_ns = MIN_SHARE_OF_COPIES * kernels.total_ns(copies)
+    least_ns = MIN_SHARE_OF_COPIES * kernels.add_up_ns(copies)
 
     kinds_of_remedy = {
         CASTS: (CopyKind.CAST, CopyKind.EITHER),
@@ -302,7 +302,7 @@ def _choose_copies_remedy(
     }
     remedies = []
     for remedy, helped_kinds in kinds_of_remedy.items():
-        if kernels.total_ns(copies & np.isin(kinds, helped_kinds)) >= least_ns:
+        if kernels.add_up_ns(copies & np.isin(kinds, helped_kinds)) >= least_ns:
             remedies.append(remedy)
 
     return f"{'. '.join(remedies)}."
@@ -328,7 +328,7 @@ def _name_launching_op(facts: Facts, copies: Flags) -> str:
 
     ns_of_name = np.bincount(trace.name[op[has_op]], kernels.effective_ns[has_op])
     longest_name = int(ns_of_name.argmax())
-    is_most = 2 * ns_of_name[longest_name] > kernels.total_ns(copies)
+    is_most = 2 * ns_of_name[longest_name] > kernels.add_up_ns(copies)
     if not is_most:
         return name_dominant_module(kernels, copies)
 
@@ -392,8 +392,8 @@ def _measure_copies_alone(kernels: Kernels, copies: Flags) -> int:
     """
     alone_ns = 0
     for device in kernels.devices:
-        copying = kernels.cover(copies, device)
-        running = kernels.cover(kernels.is_kernel, device)
+        copying = kernels.cover_events(copies, device)
+        running = kernels.cover_events(kernels.is_kernel, device)
         alone_ns += without(copying, running).ns
 
     return alone_ns
@@ -467,8 +467,8 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
     """
     kernels = facts.kernels
     for library, changes_layout in _LAYOUT_KERNELS.items():
-        changes = kernels.matching(changes_layout) & ~kernels.is_trial
-        at_stake_ns = kernels.total_ns(changes)
+        changes = kernels.match_names(changes_layout) & ~kernels.is_trial
+        at_stake_ns = kernels.add_up_ns(changes)
         if not at_stake_ns:
             continue
 
@@ -479,7 +479,7 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
             text=f"{takes} {format_share_of_work(facts, at_stake_ns)} to change tensor "
             f"layouts for convolutions{name_dominant_module(kernels, changes)}.",
             at_stake_ns=at_stake_ns,
-            wanted=kernels.removal_of(changes),
+            wanted=kernels.make_removal(changes),
             kernels=changes,
             why_likely="Other kernels may be slower in that layout.",
         )

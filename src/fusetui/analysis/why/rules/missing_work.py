@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.kernels import choose_heaviest_rows
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import find_graph_captures
@@ -62,17 +62,17 @@ def holes(facts: Facts) -> Iterator[Claim]:
     probably ran. The other is about launch calls without a GPU event, and only for a
     complete file. Either is made only where there are some.
     """
-    waited_ns = facts.gaps.ns_of_reasons("graph")
+    waited_ns = facts.gaps.add_up_reasons("graph")
     is_long = waited_ns > LONG_GAP_NS
     at_stake_ns = int(waited_ns[is_long].sum())
     if at_stake_ns:
         gaps = plural(int(is_long.sum()), "gap")
         yield Claim(
             text=f"Graph nodes are probably missing from the trace: nothing is recorded for "
-            f"{share_of_span(facts, at_stake_ns)} between nodes, in {gaps} "
+            f"{format_share_of_span(facts, at_stake_ns)} between nodes, in {gaps} "
             f"of more than {duration(LONG_GAP_NS)}.",
             at_stake_ns=at_stake_ns,
-            rows=heaviest_rows(facts.gaps.event[is_long], waited_ns[is_long]),
+            rows=choose_heaviest_rows(facts.gaps.event[is_long], waited_ns[is_long]),
             why_likely=(
                 "A graph may also wait for a host function or for another device."
             ),
@@ -90,7 +90,7 @@ def _report_calls_without_events(facts: Facts) -> Iterator[Claim]:
     many events have no call: these may belong together.
     """
     trace = facts.trace
-    launches = launch_calls(facts)
+    launches = find_launch_calls(facts)
     missing = _find_missing_work(trace, launches)
     has_no_call = trace.launch[trace.gpu_rows] == NO_ROW
     if len(missing.calls) <= np.count_nonzero(has_no_call):
@@ -109,9 +109,9 @@ def _report_calls_without_events(facts: Facts) -> Iterator[Claim]:
         text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
         f"({printable(most_frequent)}, {lasts}) have no GPU event, although calls "
         "before and after them do. Their work was not recorded; it may have run in "
-        f"{share_of_span(facts, at_stake_ns)} of the idle time.",
+        f"{format_share_of_span(facts, at_stake_ns)} of the idle time.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(calls, lasted_ns),
+        rows=choose_heaviest_rows(calls, lasted_ns),
     )
 
 
@@ -153,7 +153,7 @@ def _measure_idle_of_missing(facts: Facts, missing: MissingWork) -> int:
     missing_since_ns = at(first_missing_ns, gaps.launch, missing=FOREVER)
     idle_since_ns = np.maximum(gaps.begin, missing_since_ns)
     idle_ns = np.maximum(gaps.end - idle_since_ns, 0)
-    is_in_graph = gaps.ns_of_reasons("graph") > 0
+    is_in_graph = gaps.add_up_reasons("graph") > 0
 
     return int(idle_ns[~is_in_graph].sum())
 
@@ -214,7 +214,7 @@ def _find_calls_with_event(trace: Trace) -> Rows:
     return with_event
 
 
-def launch_calls(facts: Facts) -> Rows:
+def find_launch_calls(facts: Facts) -> Rows:
     """Find the calls in the window that launch kernels or graphs.
 
     Calls during the capture of a graph are left out: what is launched then, by
@@ -254,14 +254,14 @@ class UnrecordedWait(msgspec.Struct, frozen=True, kw_only=True):
     why_likely: str | None
 
 
-EARLY: Final = UnrecordedWait(
+WAIT_FOR_EARLIER_WORK: Final = UnrecordedWait(
     text=" before the first work of a stream. The GPU probably runs work launched before "
     "the recording, so the share of busy time is meaningless here.",
     remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
     why_likely="Work that ran before the recording is not in the trace.",
 )
 """About gaps that probably wait for work from before the recording."""
-OUTSIDE: Final = UnrecordedWait(
+WAIT_FOR_UNRECORDED: Final = UnrecordedWait(
     text=(
         " although the next work is already launched. The GPU waits for something "
         "unrecorded, such as another device, a host function or other work."
@@ -287,15 +287,17 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     was queued.
     """
     gaps = facts.gaps
-    queued_ns = gaps.ns_of_reasons("queued")
+    queued_ns = gaps.add_up_reasons("queued")
     takes_long = facts.trace.dur[gaps.launch] > SLOW_NS
     is_slow_launch = gaps.has_launch & takes_long
     gap_indices = np.flatnonzero((queued_ns > MIN_QUEUED_NS) & ~is_slow_launch)
 
     is_early = _mark_waits_for_earlier_work(facts, gap_indices)
-    yield from _report_unrecorded_wait(facts, EARLY, gap_indices[is_early], queued_ns)
     yield from _report_unrecorded_wait(
-        facts, OUTSIDE, gap_indices[~is_early], queued_ns
+        facts, WAIT_FOR_EARLIER_WORK, gap_indices[is_early], queued_ns
+    )
+    yield from _report_unrecorded_wait(
+        facts, WAIT_FOR_UNRECORDED, gap_indices[~is_early], queued_ns
     )
 
 
@@ -314,10 +316,12 @@ def _report_unrecorded_wait(
         return
 
     yield Claim(
-        text=f"The GPU is idle for {share_of_span(facts, at_stake_ns)} in "
+        text=f"The GPU is idle for {format_share_of_span(facts, at_stake_ns)} in "
         f"{plural(len(gap_indices), 'gap')}{wait.text}",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(facts.gaps.event[gap_indices], queued_ns[gap_indices]),
+        rows=choose_heaviest_rows(
+            facts.gaps.event[gap_indices], queued_ns[gap_indices]
+        ),
         remedy=wait.remedy,
         why_likely=wait.why_likely,
     )
@@ -341,7 +345,7 @@ def _mark_waits_for_earlier_work(facts: Facts, gap_indices: Rows) -> Flags:
     ends_with_first_work = _mark_first_of_stream(trace, events)
 
     waits = np.flatnonzero(facts.accounts.kinds == ThreadActivity.SYNC)
-    waiting = facts.time_on_launching_threads(waits)
+    waiting = facts.cover_launching_threads(waits)
     has_wait = waiting.within(gaps.begin[gap_indices], gaps.end[gap_indices]) > 0
 
     return np.asarray(ends_with_first_work & has_wait)

@@ -60,8 +60,8 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     is known, it is only a note, and only if they take long enough.
     """
     kernels = facts.kernels
-    unaligned = kernels.matching(is_unaligned) & ~kernels.is_trial
-    taken_ns = kernels.total_ns(unaligned)
+    unaligned = kernels.match_names(is_unaligned) & ~kernels.is_trial
+    taken_ns = kernels.add_up_ns(unaligned)
     if not taken_ns:
         return
 
@@ -71,7 +71,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
         f"{format_share_of_work(facts, taken_ns)} in kernels for tensors that are not "
         f"16-byte aligned{_describe_longest_product(kernels, unaligned)}"
     )
-    known_ns = kernels.total_ns(unaligned & kernels.bounded.is_known)
+    known_ns = kernels.add_up_ns(unaligned & kernels.bounds.is_known)
     if known_ns:
         of_known = ""
         if known_ns != taken_ns:
@@ -79,7 +79,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
                 f", judging by the {duration(known_ns)} of products whose work is known"
             )
 
-        spared_ns = kernels.bounded.excess_ns[unaligned]
+        spared_ns = kernels.bounds.excess_ns[unaligned]
         at_stake_ns = int(spared_ns.sum())
 
         yield Claim(
@@ -114,7 +114,7 @@ def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     The text is `, the longest being 12 times 141 x 512 by 512 x 30,522`, or `: ` and the
     product if there is only one. It is "" where the shape is not known.
     """
-    longest_row = kernels.longest_rows(is_selected)[0]
+    longest_row = kernels.choose_longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
     job = kernels.job_indices[longest_kernel]
     if job == NO_JOB:
@@ -134,16 +134,18 @@ def _describe_longest_product(kernels: Kernels, is_selected: Flags) -> str:
     return f"{before}{times}{left} by {right}"
 
 
-HALF: Final = (
+USE_FLOAT16: Final = (
     "Use torch.autocast('cuda', dtype=torch.float16){scaler: with "
     "torch.amp.GradScaler|training: with torch.cuda.amp.GradScaler}. float16 rounds "
     "inputs to a 10-bit mantissa{training:; without loss scaling, small gradients "
     "vanish|:; values beyond 65,504 overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
-BFLOAT16: Final = "Use autocast with bfloat16, which rounds inputs to a 7-bit mantissa."
+USE_BFLOAT16: Final = (
+    "Use autocast with bfloat16, which rounds inputs to a 7-bit mantissa."
+)
 """The remedy where TF32 is no faster."""
-REMEDY_OF_TYPE: Final = {"float16": HALF, "bfloat16": BFLOAT16}
+REMEDY_OF_TYPE: Final = {"float16": USE_FLOAT16, "bfloat16": USE_BFLOAT16}
 """The remedy that uses a type; for TF32 it is that of the rule."""
 
 
@@ -186,7 +188,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
         yield Claim(
             text=f"{products} "
-            f"{format_share_of_work(facts, kernels.total_ns(plain))} without using tensor "
+            f"{format_share_of_work(facts, kernels.add_up_ns(plain))} without using tensor "
             f"cores. Matrix multiplication in {faster.name} is {_format_speedup(1 / ratio)} on "
             "this device.",
             at_stake_ns=int(spared_ns.sum()),
@@ -203,9 +205,9 @@ def _find_plain_products(kernels: Kernels) -> Flags:
     Convolutions are left out if others of the trace use TF32: there cuDNN may use it
     too, and has chosen these kernels.
     """
-    plain: Flags = kernels.matching(runs_on_plain_cores) & ~kernels.is_trial
-    convolutions = kernels.matching(_is_convolution)
-    uses_tf32 = convolutions & kernels.matching(_names_tf32)
+    plain: Flags = kernels.match_names(runs_on_plain_cores) & ~kernels.is_trial
+    convolutions = kernels.match_names(_is_convolution)
+    uses_tf32 = convolutions & kernels.match_names(_names_tf32)
     if uses_tf32.any():
         plain &= ~convolutions
 
@@ -235,7 +237,7 @@ def _estimate_spared_ns(kernels: Kernels, is_selected: Flags, ratio: float) -> I
         ns for each selected kernel.
     """
     taken_ns = kernels.effective_ns[is_selected]
-    memory_ns = kernels.figures_of_jobs(lambda job: job.limits.memory_ns)[is_selected]
+    memory_ns = kernels.compute_from_jobs(lambda job: job.limits.memory_ns)[is_selected]
     moving_ns = np.nan_to_num(memory_ns)
     computing_ns = taken_ns * ratio
     least_ns = np.ceil(np.maximum(computing_ns, moving_ns)).astype(np.int64)
@@ -295,7 +297,7 @@ def _report_slow_attention(
         is_split: Whether they multiply on tensor cores.
     """
     kernels = facts.kernels
-    attention = kernels.matching(_make_attention_test(is_split=is_split))
+    attention = kernels.match_names(_make_attention_test(is_split=is_split))
     if not attention.any() or not 0 < rate < faster.flop_per_s:
         return
 
@@ -307,7 +309,7 @@ def _report_slow_attention(
 
     yield Claim(
         text=f"{takes} "
-        f"{format_share_of_work(facts, kernels.total_ns(attention))} {how}. Matrix "
+        f"{format_share_of_work(facts, kernels.add_up_ns(attention))} {how}. Matrix "
         f"multiplication in {faster.name} is {_format_speedup(1 / ratio)} on this device.",
         at_stake_ns=int(spared_ns.sum()),
         wanted=ReducedDurations(kernels.rows[attention], spared_ns),
@@ -381,7 +383,7 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
     if not multiplied:  # no tensor cores
         return
 
-    taken_ns = kernels.total_ns(plain)
+    taken_ns = kernels.add_up_ns(plain)
     if is_large_enough(facts, taken_ns, of_kernels=True):
         first = devices[0]
         capability = f"{first['computeMajor']}.{first['computeMinor']}"
@@ -393,7 +395,7 @@ def _report_unlisted_device(facts: Facts, plain: Flags) -> Iterator[Claim]:
             f"multiply {' and '.join(multiplied)}. The speedup is unknown, "
             "because the peak rates of this device are unknown.",
             kernels=plain,
-            remedy=HALF if multiplied == ("float16",) else None,
+            remedy=USE_FLOAT16 if multiplied == ("float16",) else None,
         )
 
     raise CannotTellError(LISTED_DEVICE, find_properties_to_record(facts.trace))
@@ -430,7 +432,7 @@ MIN_SHARE_OF_BANDWIDTH: Final = 0.5
 """From this share of the bandwidth of the data sheet on, a kernel keeps the memory
 busy."""
 
-LARGER: Final = (
+USE_LARGER_BATCHES: Final = (
     "Use larger batches, or an implementation of this op that splits its work into "
     "more blocks."
 )
@@ -476,14 +478,14 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         raise CannotTellError("the number of multiprocessors", PROPERTIES)
 
     has_few = _find_kernels_with_few_blocks(kernels)
-    taken_ns = kernels.total_ns(has_few)
+    taken_ns = kernels.add_up_ns(has_few)
     if not taken_ns:
         return
 
     # No more than by the rates of the data sheet, where these are known.
     ns = kernels.effective_ns[has_few]
     idle_share = 1 - kernels.blocks[has_few] / kernels.multiprocessors[has_few]
-    data_sheet_ns = np.maximum(kernels.bounded.least_ns[has_few], 0)
+    data_sheet_ns = np.maximum(kernels.bounds.least_ns[has_few], 0)
     spared_ns = np.minimum(ns * idle_share, ns - data_sheet_ns)
     at_stake_ns = int(spared_ns.sum())
 
@@ -498,7 +500,7 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         kernels=has_few,
         remedy=_choose_few_blocks_remedy(kernels, has_few),
         why_likely="It may not be possible to split the work of one block.",
-        is_little=taken_ns < LEAST_SHARE * kernels.total_ns(kernels.is_kernel),
+        is_little=taken_ns < LEAST_SHARE * kernels.add_up_ns(kernels.is_kernel),
     )
 
 
@@ -508,7 +510,7 @@ def _describe_blocks(kernels: Kernels, has_few: Flags) -> str:
     The text is `64 to 128 blocks on 304 in NAME`, or `in 50 x NAME` if there are
     others.
     """
-    dominant = kernels.dominant_name(has_few, kernels.effective_ns)
+    dominant = kernels.find_dominant_name(has_few, kernels.effective_ns)
     blocks = kernels.blocks[dominant.has_name]
     fewest = int(blocks.min())
     most = int(blocks.max())
@@ -532,16 +534,16 @@ def _choose_few_blocks_remedy(kernels: Kernels, has_few: Flags) -> str:
     It is the remedy for products or for batch norms if these take more than half of the
     time, else the one for anything.
     """
-    half_ns = kernels.total_ns(has_few) / 2
-    products_ns = kernels.total_ns(has_few & kernels.matching(_is_product))
+    half_ns = kernels.add_up_ns(has_few) / 2
+    products_ns = kernels.add_up_ns(has_few & kernels.match_names(_is_product))
     if products_ns > half_ns:
         return FOR_PRODUCTS
 
-    batch_norms_ns = kernels.total_ns(has_few & kernels.matching(_is_batch_norm))
+    batch_norms_ns = kernels.add_up_ns(has_few & kernels.match_names(_is_batch_norm))
     if batch_norms_ns > half_ns:
         return FOR_BATCH_NORMS
 
-    return LARGER
+    return USE_LARGER_BATCHES
 
 
 def _is_product(kernel: KernelName) -> bool:
@@ -564,7 +566,7 @@ def _find_kernels_with_few_blocks(kernels: Kernels) -> Flags:
     is_long = kernels.effective_ns >= SHORTEST_NS
 
     has_few: Flags = is_known & is_below_limit & is_long
-    has_few &= kernels.computes & kernels.runs_alone & ~kernels.is_trial
+    has_few &= kernels.is_compute & kernels.runs_alone & ~kernels.is_trial
     has_few &= ~_find_memory_bound_kernels(kernels)
 
     return has_few
@@ -576,8 +578,10 @@ def _find_memory_bound_kernels(kernels: Kernels) -> Flags:
     They move their bytes at MIN_SHARE_OF_BANDWIDTH of the bandwidth or more, so more
     blocks would not make them faster. One flag per kernel.
     """
-    is_bound_by_memory = kernels.has_job(lambda job: job.limits.bound == "memory")
-    moving_ns = np.nan_to_num(kernels.figures_of_jobs(lambda job: job.limits.memory_ns))
+    is_bound_by_memory = kernels.match_jobs(lambda job: job.limits.bound == "memory")
+    moving_ns = np.nan_to_num(
+        kernels.compute_from_jobs(lambda job: job.limits.memory_ns)
+    )
     keeps_memory_busy = moving_ns >= MIN_SHARE_OF_BANDWIDTH * kernels.effective_ns
 
     return np.asarray(is_bound_by_memory & keeps_memory_busy)

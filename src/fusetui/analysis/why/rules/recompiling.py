@@ -9,9 +9,14 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.causes import format_frame
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    explain_uncertainty,
+    format_share_of_span,
+)
 from fusetui.text.figures import count
 from fusetui.text.patterns import lazy_pattern
 from fusetui.text.printable import printable
@@ -53,21 +58,21 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
     Graph breaks are noted too. Each is reported only where there are some.
     """
     compiling = facts.compiler_rows
-    waited_ns = facts.idle_during(compiling)
+    waited_ns = facts.measure_idle_during(compiling)
     if waited_ns:
         from fusetui.analysis.why.rules import compile_evidence  # rarely needed
 
         evidence = compile_evidence.explain_compilations(facts)
         yield Claim(
-            text=f"The GPU waits {share_of_span(facts, waited_ns)} while torch.compile or Triton "
+            text=f"The GPU waits {format_share_of_span(facts, waited_ns)} while torch.compile or Triton "
             f"compiles during the recording.{evidence.text}",
             at_stake_ns=waited_ns,
-            rows=facts.longest_waited_for(compiling),
+            rows=facts.choose_longest_waited_for(compiling),
             remedy=evidence.remedy,
-            why_likely=why_likely(facts),
+            why_likely=explain_uncertainty(facts),
         )
 
-    yield from graph_breaks(facts)
+    yield from note_graph_breaks(facts)
 
 
 BREAKS_ARE_ERRORS: Final = (
@@ -77,7 +82,7 @@ BREAKS_ARE_ERRORS: Final = (
 """The remedy against graph breaks."""
 
 
-def graph_breaks(facts: Facts) -> Iterator[Claim]:
+def note_graph_breaks(facts: Facts) -> Iterator[Claim]:
     """Note the graph breaks of torch.compile, at which a function is split into several
     graphs.
 
@@ -104,7 +109,7 @@ def _find_breaks_without_log(facts: Facts) -> Iterator[Claim]:
     frame.
     """
     trace = facts.trace
-    resumed = facts.rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
+    resumed = facts.select_rows_in_window(trace.rows_named(RESUMES.search, Role.PYTHON))
     has_proof = len(resumed) > 0
     if facts.has_stacks and not has_proof:
         return
@@ -115,7 +120,7 @@ def _find_breaks_without_log(facts: Facts) -> Iterator[Claim]:
         return
 
     if has_proof:
-        continues = frame_text(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
+        continues = format_frame(trace.name_of(int(resumed[0])), MAX_FRAME_CHARACTERS)
         explanation = (
             ": graph breaks split the program. Nothing is fused across them. "
             f"{continues} continues after a break."
@@ -169,7 +174,7 @@ def _find_usual_step(facts: Facts) -> CompiledRegions:
     one.
     """
     trace = facts.trace
-    regions = facts.rows_in_window(
+    regions = facts.select_rows_in_window(
         trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP)
     )
     if not len(regions):

@@ -10,9 +10,14 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import mark_graph_calls
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import heaviest_rows
-from fusetui.analysis.why.rule import Claim, Rule, name_most_frequent, share_of_span
-from fusetui.analysis.why.rules.missing_work import launch_calls
+from fusetui.analysis.why.kernels import choose_heaviest_rows
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    format_share_of_span,
+    name_most_frequent,
+)
+from fusetui.analysis.why.rules.missing_work import find_launch_calls
 from fusetui.analysis.why.warming import (
     MIN_STEPS_TO_COMPARE,
     compare_first_step,
@@ -115,7 +120,7 @@ def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
     Only of a file that is complete: otherwise the events may be in what is missing.
     """
     trace = facts.trace
-    launches = launch_calls(facts)
+    launches = find_launch_calls(facts)
     if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
         return
 
@@ -137,7 +142,9 @@ def _note_launches_without_events(facts: Facts) -> Iterator[Note]:
         remedy = WITHOUT_GPU_EVENTS
 
     yield Note(
-        text=text, remedy=remedy, rows=heaviest_rows(launches, trace.dur[launches])
+        text=text,
+        remedy=remedy,
+        rows=choose_heaviest_rows(launches, trace.dur[launches]),
     )
 
 
@@ -150,7 +157,7 @@ def _describe_launches(trace: Trace, launches: Rows) -> str:
 
 def _note_stacks(facts: Facts) -> Iterator[Note]:
     """Note that Python stacks were recorded while the GPU waited for the CPU."""
-    if facts.is_profiled:
+    if facts.is_slowed_by_stacks:
         yield Note(
             text="CPU times include profiling overhead, because Python stacks were "
             "recorded. The GPU waited for the CPU, so the program may be faster "
@@ -169,7 +176,7 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     """
     trace = facts.trace
     launch = facts.gaps.launch
-    waited_ns = facts.gaps.ns_of_reasons("launch_call")
+    waited_ns = facts.gaps.add_up_reasons("launch_call")
     launches_graph = facts.gaps.has_launch & mark_graph_calls(trace)[launch]
     is_replay = launches_graph & (waited_ns > 0)
     replay_ns = int(waited_ns[is_replay].sum())
@@ -180,10 +187,10 @@ def _note_graph_recording(facts: Facts) -> Iterator[Note]:
     name = printable(trace.name_of(int(replays[0])))
 
     yield Note(
-        text=f"The GPU waits {share_of_span(facts, replay_ns)} inside {name}. "
+        text=f"The GPU waits {format_share_of_span(facts, replay_ns)} inside {name}. "
         "Recording graph nodes slows down this call.",
         remedy="Time the step without the profiler to see how much of this remains.",
-        rows=heaviest_rows(replays, waited_ns[is_replay]),
+        rows=choose_heaviest_rows(replays, waited_ns[is_replay]),
     )
 
 
@@ -205,7 +212,7 @@ def _note_unlinked_events(facts: Facts) -> Iterator[Note]:
         "they ran before the trace began, or were not recorded.",
         remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded "
         "steps begin, so that no earlier work runs during them.",
-        rows=heaviest_rows(unlinked_events, trace.dur[unlinked_events]),
+        rows=choose_heaviest_rows(unlinked_events, trace.dur[unlinked_events]),
     )
 
 

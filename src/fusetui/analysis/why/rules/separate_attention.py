@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, choose_heaviest_rows
 from fusetui.analysis.why.rule import (
     Claim,
     Rule,
@@ -21,7 +21,7 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags, Rows, distinct
 
-PRODUCTS: Final = frozenset(
+PRODUCT_OPS: Final = frozenset(
     {
         "aten::bmm",
         "aten::baddbmm",
@@ -56,7 +56,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         return
 
     softmaxes = attention.softmaxes
-    at_stake_ns = kernels.total_ns(attention.between)
+    at_stake_ns = kernels.add_up_ns(attention.between)
     is_between = np.zeros(len(kernels.rows), dtype=np.bool_)
     is_between[attention.between] = True
 
@@ -69,8 +69,10 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         f"{name_dominant_module(kernels, softmaxes, ' in ')}. The softmax and the kernels around it take "
         f"{format_share_of_work(facts, at_stake_ns)}; a fused kernel would keep the scores on the chip.",
         at_stake_ns=at_stake_ns,
-        wanted=kernels.removal_of(attention.between),
-        rows=heaviest_rows(kernels.rows[softmaxes], kernels.effective_ns[softmaxes]),
+        wanted=kernels.make_removal(attention.between),
+        rows=choose_heaviest_rows(
+            kernels.rows[softmaxes], kernels.effective_ns[softmaxes]
+        ),
         kernels=is_between,
     )
 
@@ -110,24 +112,26 @@ def find_separate_attention(kernels: Kernels) -> SeparateAttention | None:
         Each softmax, and all kernels between the two products of any softmax. None if
         there is no softmax between two products.
     """
-    is_softmax = kernels.matching(_is_forward_softmax)
+    is_softmax = kernels.match_names(_is_forward_softmax)
     if not is_softmax.any():
         return None
 
     # A kernel with an unknown name counts as what its op does.
     order = kernels.stream_order
-    is_product = kernels.launched_by_ops(PRODUCTS) & ~kernels.matching(_is_no_product)
+    is_product = kernels.mark_launched_by_ops(PRODUCT_OPS) & ~kernels.match_names(
+        _is_no_product
+    )
     around = _Surroundings(
         is_product=is_product[order],
-        may_lie_between=kernels.matching(_may_lie_between)[order],
+        may_lie_between=kernels.match_names(_may_lie_between)[order],
         stream=kernels.stream[order],
-        module=kernels.module[order],
+        module=kernels.module_row[order],
     )
 
     between: list[int] = []
     softmaxes: list[int] = []
     for softmax in np.flatnonzero(is_softmax[order]).tolist():
-        products = around.products_of(softmax)
+        products = around.find_products_around(softmax)
         if products is not None:
             between += range(products.first + 1, products.last)
             softmaxes.append(softmax)
@@ -156,7 +160,7 @@ class _Surroundings(NamedTuple):
     stream: NDArray[np.integer]
     module: Rows
 
-    def products_of(self, softmax: int) -> _Products | None:
+    def find_products_around(self, softmax: int) -> _Products | None:
         """Find the products around a softmax, of its module and on one stream.
 
         Args:

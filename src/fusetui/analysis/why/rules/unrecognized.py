@@ -63,7 +63,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     It must take MIN_SHARE of the time of all kernels, and MIN_NS.
     """
     kernels = facts.kernels
-    if not kernels.computes.any():
+    if not kernels.is_compute.any():
         return
 
     name_index = _find_longest_name(kernels)
@@ -72,14 +72,14 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
         return
 
     has_name = facts.trace.name[kernels.rows] == name_index
-    longest = kernels.computes & has_name
-    taken_ns = kernels.total_ns(longest)
-    all_ns = kernels.total_ns(kernels.is_kernel)
+    longest = kernels.is_compute & has_name
+    taken_ns = kernels.add_up_ns(longest)
+    all_ns = kernels.add_up_ns(kernels.is_kernel)
     if taken_ns < max(MIN_NS, MIN_SHARE * all_ns):
         return
 
     launches = int(longest.sum())
-    is_known = bool(kernels.bounded.is_known[longest].any())
+    is_known = bool(kernels.bounds.is_known[longest].any())
 
     yield Claim(
         text=f"{_shorten_name(name)} takes {percent(taken_ns, all_ns)} of kernel "
@@ -103,7 +103,7 @@ UNKNOWN_WORK: Final = (
 
 def _find_longest_name(kernels: Kernels) -> int:
     """Return the index of the name whose kernels, of those that compute, take longest."""
-    computes = kernels.computes
+    computes = kernels.is_compute
     names = kernels.trace.name[kernels.rows[computes]]
     return heaviest_id(names, kernels.effective_ns[computes])
 
@@ -151,7 +151,7 @@ def _describe_longest_launch(facts: Facts, is_selected: Flags) -> str:
         is_selected: True for the kernels of which the longest counts.
     """
     kernels = facts.kernels
-    longest_row = kernels.longest_rows(is_selected)[0]
+    longest_row = kernels.choose_longest_rows(is_selected)[0]
     longest_kernel = position_of(kernels.rows, longest_row)
     launch = find_launch_configuration(kernels.jobs, longest_row)
     blocks = int(kernels.blocks[longest_kernel])

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, heaviest_rows
+from fusetui.analysis.why.kernels import Kernels, choose_heaviest_rows
 from fusetui.analysis.why.rule import Claim, Rule, format_share_of_work
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import (
@@ -31,7 +31,7 @@ MIN_STEPS: Final = 5
 """Kernels are compared over at least this many steps."""
 SHORTEST_NS: Final = 10_000
 """A kernel with a smaller p10 is not worth a look."""
-_KINDS: Final = ("matmul", "conv", "elementwise")
+_KINDS_FIXED_BY_SHAPES: Final = ("matmul", "conv", "elementwise")
 """The kinds of work that shapes alone determine.
 
 Attention is none of them: its lengths may vary within its tensors.
@@ -76,7 +76,7 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         "p10). The time beyond the medians adds up to "
         f"{format_share_of_work(facts, at_stake_ns)}.",
         at_stake_ns=at_stake_ns,
-        rows=heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
+        rows=choose_heaviest_rows(slower_rows, variation.slower_ns[is_slower]),
         why_likely="Kernel times may depend on the data.",
     )
 
@@ -137,9 +137,11 @@ def _group_same_work(facts: Facts) -> SameWork:
     """
     kernels = facts.kernels
     step = _find_launching_steps(facts)
-    has_fixed_work = kernels.has_job(lambda job: job.amount.kind in _KINDS)
+    has_fixed_work = kernels.match_jobs(
+        lambda job: job.amount.kind in _KINDS_FIXED_BY_SHAPES
+    )
     is_compared = (step != NO_INTERVAL) & has_fixed_work
-    is_compared &= kernels.runs_alone & ~kernels.communicates
+    is_compared &= kernels.runs_alone & ~kernels.is_communication
     compared = np.flatnonzero(is_compared)
 
     job = kernels.job_indices[compared]

@@ -14,16 +14,21 @@ from fusetui.analysis.questions.loaders import (
     find_loader_calls,
     find_worker_loader_calls,
 )
-from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.causes import format_frame
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import heaviest_rows
+from fusetui.analysis.why.kernels import choose_heaviest_rows
 from fusetui.analysis.why.model import RemovedCalls
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    explain_uncertainty,
+    format_share_of_span,
+)
 from fusetui.analysis.why.thread_activity import ThreadActivity
 from fusetui.analysis.why.warming import (
     MIN_CALLS_PER_GPU_EVENT,
     MIN_SHARE_OF_TIME_LATE,
-    are_recurring,
+    mark_recurring_calls,
 )
 from fusetui.text.figures import duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -39,7 +44,7 @@ from fusetui.trace.model.arrays import (
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import common, union
 
-ITSELF: Final = lazy_pattern(
+INSIDE_LOADER: Final = lazy_pattern(
     rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py"
 )
 """Matches frames and ops of the loader itself: naming them would not help."""
@@ -76,12 +81,12 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     The remedy depends on whether the batches come from workers, and were ready.
     """
     loader_calls = find_loader_calls(facts.trace)
-    waited_ns = facts.idle_during(loader_calls)
+    waited_ns = facts.measure_idle_during(loader_calls)
     if not waited_ns:
         return
 
     has_workers = fetches_from_workers(facts.trace)
-    were_ready = has_workers and batches_were_ready(facts)
+    were_ready = has_workers and were_batches_ready(facts)
     remedy = MORE_WORKERS if has_workers else None
     reason = (
         f"for the data loader{_describe_longest_name(facts, loader_calls, waited_ns)}."
@@ -93,12 +98,12 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
         )
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, waited_ns)} {reason}",
+        text=f"The GPU waits {format_share_of_span(facts, waited_ns)} {reason}",
         at_stake_ns=waited_ns,
-        rows=facts.longest_waited_for(loader_calls),
+        rows=facts.choose_longest_waited_for(loader_calls),
         remedy=remedy,
         wanted=None if were_ready else "loader",
-        why_likely=why_likely(facts),
+        why_likely=explain_uncertainty(facts),
     )
 
 
@@ -108,7 +113,7 @@ def fetches_from_workers(trace: Trace) -> bool:
     return any(WORKERS.search(trace.names[index]) for index in name_indices)
 
 
-def batches_were_ready(facts: Facts) -> bool:
+def were_batches_ready(facts: Facts) -> bool:
     """Return whether calls that fetch batches from workers mostly take one that is
     ready.
 
@@ -117,7 +122,7 @@ def batches_were_ready(facts: Facts) -> bool:
     window.
     """
     trace = facts.trace
-    calls = facts.rows_in_window(find_worker_loader_calls(trace))
+    calls = facts.select_rows_in_window(find_worker_loader_calls(trace))
     if len(calls) < MIN_CALLS:
         return False
 
@@ -145,9 +150,9 @@ def _describe_longest_name(facts: Facts, loading: Rows, waited_ns: int) -> str:
 
         for name_index in longest_first.tolist():
             name = facts.trace.names[name_index]
-            if not ITSELF.search(name):
+            if not INSIDE_LOADER.search(name):
                 length = duration(int(ns_of_name[name_index]))
-                return f", {length} of it in {frame_text(name)}"
+                return f", {length} of it in {format_frame(name)}"
 
     return ""
 
@@ -166,13 +171,13 @@ def _measure_idle_by_name(facts: Facts, loading: Rows, kind: ThreadActivity) -> 
     """
     gaps = facts.gaps
     ns_of_name = np.zeros(len(facts.trace.names), dtype=np.int64)
-    for threads, _, on_axis in facts.gaps_by_axis():
+    for threads, _, on_axis in facts.group_gaps_by_axis():
         idle_time = union(on_axis(gaps.begin), on_axis(gaps.end))
-        load_start, load_end = threads.bounds(threads.own_rows(loading))
+        load_start, load_end = threads.place_slices(threads.select_own_rows(loading))
         waiting = common(idle_time, union(load_start, load_end))
 
-        slices = threads.slices(kind).touching(waiting.start, waiting.end)
-        innermost = slices.innermost_parts()
+        slices = threads.find_slices(kind).select_touching(waiting.start, waiting.end)
+        innermost = slices.cut_innermost_parts()
         waited_ns = waiting.within(innermost.start, innermost.end)
         np.add.at(ns_of_name, facts.trace.name[innermost.rows], waited_ns)
 
@@ -227,23 +232,23 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     """
     trace = facts.trace
     calls = _find_recurring_allocations(facts)
-    cover_of_calls = facts.time_on_launching_threads(calls)
-    under_calls_ns = facts.activity_ns_during(cover_of_calls)
+    cover_of_calls = facts.cover_launching_threads(calls)
+    under_calls_ns = facts.measure_activities_during(cover_of_calls)
     at_stake_ns = int(under_calls_ns[ThreadActivity.ALLOC].sum())
     if not at_stake_ns:
         return
 
-    waited_ns = facts.waited_for(calls)
+    waited_ns = facts.measure_idle_of_each(calls)
     longest_calls = _describe_longest_calls(trace, calls, waited_ns)
     gives_back = bool(trace.matching(calls, GIVES_BACK.search).any())
     has_steps = len(facts.steps) > 1
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, at_stake_ns)} while memory is allocated or "
+        text=f"The GPU waits {format_share_of_span(facts, at_stake_ns)} while memory is allocated or "
         f"freed{longest_calls}.",
         at_stake_ns=at_stake_ns,
         wanted=RemovedCalls(calls),
-        rows=heaviest_rows(calls, waited_ns),
+        rows=choose_heaviest_rows(calls, waited_ns),
         remedy=_choose_allocation_remedy(facts, calls, gives_back=gives_back),
         why_likely=None if gives_back or has_steps else MAY_STILL_GROW,
     )
@@ -274,8 +279,8 @@ def _find_recurring_allocations(facts: Facts) -> Rows:
     Those that are part of the start of the program are left out.
     """
     is_allocation = facts.accounts.kinds == ThreadActivity.ALLOC
-    calls = facts.rows_in_window(np.flatnonzero(is_allocation))
-    calls = calls[are_recurring(facts.trace, facts.steps, calls)]
+    calls = facts.select_rows_in_window(np.flatnonzero(is_allocation))
+    calls = calls[mark_recurring_calls(facts.trace, facts.steps, calls)]
 
     return _select_calls_in_many_steps(facts, calls)
 

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.why.causes import frame_text
+from fusetui.analysis.why.causes import format_frame
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, format_share_of_span
 from fusetui.analysis.why.thread_activity import Slices
 from fusetui.analysis.why.warming import (
     LONG_NS,
@@ -19,7 +19,7 @@ from fusetui.analysis.why.warming import (
     MIN_RATIO_TO_LATER_CALLS,
     MIN_SHARE_OF_TIME_LATE,
     OneTimeSlices,
-    earlier_steps_are_missing,
+    are_earlier_steps_missing,
 )
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
@@ -69,7 +69,7 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 
     parts: list[_OneTimeWork] = []
     for piece in facts.warm_up_pieces:
-        waited_ns = facts.late_ns_during(piece.cover)
+        waited_ns = facts.measure_waits_during(piece.cover)
         parts.append(
             _OneTimeWork(slices=piece.slices, cover=piece.cover, waited_ns=waited_ns)
         )
@@ -82,10 +82,10 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     rows = np.concatenate([part.slices.rows for part in largest])
 
     yield Claim(
-        text=f"The GPU waits {share_of_span(facts, all_ns)} for warm-up"
+        text=f"The GPU waits {format_share_of_span(facts, all_ns)} for warm-up"
         f"{_describe_parts(facts, largest, all_ns)}. Other findings exclude this time.",
         at_stake_ns=all_ns,
-        rows=facts.longest_waited_for(rows),
+        rows=facts.choose_longest_waited_for(rows),
         why_likely=_explain_doubt(facts.steps),
     )
 
@@ -152,7 +152,7 @@ def _explain_doubt(steps: Steps) -> str | None:
     certain if the recording begins with the first step, or if nothing numbers the
     steps.
     """
-    if not earlier_steps_are_missing(steps):
+    if not are_earlier_steps_missing(steps):
         return None
 
     first = printable(steps.names[0])
@@ -188,7 +188,7 @@ def _describe_part(facts: Facts, part: _OneTimeWork, *, is_alone: bool) -> str:
         before = "longest: "
 
     calls = _select_outermost(trace, rows_with_wait[has_name])
-    text = f"{plural(len(calls), 'call')} to {frame_text(trace.names[longest_name])}"
+    text = f"{plural(len(calls), 'call')} to {format_frame(trace.names[longest_name])}"
     outer_op = _name_outer_op(trace, calls, slices.rows) if slices.of_ops else ""
 
     return f"{slices.what} ({before}{text}{outer_op})"
@@ -225,7 +225,7 @@ def _measure_waits(facts: Facts, cover: Cover, slices: Slices) -> tuple[Rows, In
         each interval in which it is the innermost one.
     """
     outer_first = order_by_start(slices.start, slices.end)
-    innermost = slices.only(outer_first).innermost_parts()
+    innermost = slices.select(outer_first).cut_innermost_parts()
     waits = counted(facts.gaps.begin, facts.gaps.call_end).only(cover)
 
     return innermost.rows, waits.within(innermost.start, innermost.end)
@@ -257,4 +257,4 @@ def _name_outer_op(trace: Trace, calls: Rows, first_calls: Rows) -> str:
     calls_around = first_calls[is_around]
     innermost = int(calls_around[-1])
 
-    return f", in {frame_text(trace.name_of(innermost))}"
+    return f", in {format_frame(trace.name_of(innermost))}"
