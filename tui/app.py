@@ -299,8 +299,8 @@ class FusetuiApp(Ending):
         if not is_same_page or is_covered:
             return
         self.do(partial(replace, hint=""))
-        for event in kept_keys:
-            self.call_later(self._pressed, event)
+        self._early[:0] = kept_keys  # before keys that are pressed from now on
+        self.call_later(self._press_waiting_keys)
 
     def _keep_for_list(self, event: events.Key) -> None:
         """Keep a key until the list of the page is there, and say so."""
@@ -356,8 +356,8 @@ class FusetuiApp(Ending):
         if action is not None and registry.waits_for_list(action, self.state):
             self._keep_for_list(event)
             return True
-        self._for_list = []  # what was asked for last counts
         if action is not None:
+            self._for_list = []  # what was asked for last counts
             self.act(action)
         elif event.key in self.active_bindings and event.key not in FOCUS_KEYS:
             return False
