@@ -14,7 +14,7 @@ from textual.filter import LineFilter
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.suggester import SuggestFromList
-from textual.widgets import Input, OptionList
+from textual.widgets import Input
 
 from fusetui.own_memory import YOUNG_OF_APP, look_less_often
 from fusetui.signals import ended_by_signals
@@ -51,7 +51,6 @@ from fusetui.tui.view_store import keep, restore_view
 if TYPE_CHECKING:
     from fusetui.tui.line_history import LineHistory
 
-PAGING = ("pageup", "pagedown")
 SYSTEMS_OF_16_COLORS = ("standard", "windows")  # color systems of Rich
 TEXTS = ("search", "command")  # actions after which a text is typed
 EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
@@ -300,8 +299,8 @@ class FusetuiApp(Ending):
         if not is_same_page or is_covered:
             return
         self.do(partial(replace, hint=""))
-        for event in kept_keys:
-            self.call_later(self._pressed, event)
+        self._early[:0] = kept_keys  # before keys that are pressed from now on
+        self.call_later(self._press_waiting_keys)
 
     def _keep_for_list(self, event: events.Key) -> None:
         """Keep a key until the list of the page is there, and say so."""
@@ -350,31 +349,21 @@ class FusetuiApp(Ending):
         action = registry.always(event.key, self.state)
         if action is None:
             if self._is_palette_open():
-                return self._must_keep_from_palette(event.key)
+                return False
             if self.state.prompt is not None:
                 return self._answered(self.state.prompt, event)
             action = registry.action_for(event.key, self.state)
         if action is not None and registry.waits_for_list(action, self.state):
             self._keep_for_list(event)
             return True
-        self._for_list = []  # what was asked for last counts
         if action is not None:
+            self._for_list = []  # what was asked for last counts
             self.act(action)
         elif event.key in self.active_bindings and event.key not in FOCUS_KEYS:
             return False
         else:
             self.do(partial(registry.unused, event.key, _format_key(event)))
         return True
-
-    def _must_keep_from_palette(self, key: str) -> bool:
-        """Return whether a key must not reach the open palette. Textual fails to page a
-        list that has no size yet, so the paging keys are kept until then."""
-        if key not in PAGING:
-            return False
-        list_regions = [
-            of.scrollable_content_region for of in self.screen.query(OptionList)
-        ]
-        return not all(list_regions)
 
     def _answered(self, prompt: Prompt, event: events.Key) -> bool:
         """Return whether an open prompt uses up the key before its input line sees it.

@@ -1,5 +1,5 @@
-"""The command palette of Textual, modified so that it closes only once, however fast
-keys arrive."""
+"""The command palette of Textual, modified for keys that arrive faster than it is
+drawn: it closes only once, and its list is moved only once it has a size."""
 
 from __future__ import annotations
 
@@ -10,17 +10,33 @@ from textual.widgets import Input, OptionList
 
 ID = "--command-palette"
 """The id that Textual's own palette has, so that its styles apply."""
+MOVES_LIST = "command_list"
+"""The action of all keys that page the list or go to one end of it."""
 
 
 class Palette(CommandPalette):
-    """Ignores what arrives between the choice of a command and its last frame.
+    """Ignores keys that come before its list has a size, and what arrives between the
+    choice of a command and its last frame.
 
-    Textual's palette handles another Enter meanwhile: it runs the command once more
-    and closes whatever screen is below it, and the app fails if there is none.
+    Textual's palette fails with a KeyError when a list without a size is paged. After a
+    choice it handles another Enter: it runs the command once more and closes whatever
+    screen is below it, and the app fails if there is none.
     """
 
     _is_chosen = False
     _is_closing = False
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action may run now. Textual asks directly before it runs
+        the action of a key, so nothing can change in between."""
+        if action == MOVES_LIST:
+            regions = [
+                commands.scrollable_content_region
+                for commands in self.query(OptionList)
+            ]
+            if not all(regions):  # a region is false without width or height
+                return False
+        return super().check_action(action, parameters)
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Closes the palette the first time, and does nothing afterwards."""

@@ -164,7 +164,9 @@ def show_source(state: State) -> Outcome:
     from fusetui.tui.state import source  # rarely needed
 
     followed_state = answer.follow(state) if answer.is_inside(state) else state
-    return source.asked(state, page_of(followed_state).described(followed_state))
+    return source.asked(
+        state, page_of(followed_state).slice_with_source(followed_state)
+    )
 
 
 def toggle_help(state: State) -> Outcome:
@@ -361,7 +363,7 @@ def _describe_use(entry: Action, state: State) -> str:
     return f"{where}: {title}"
 
 
-OF_ROW = ("diff-open", "details", "copy")
+OF_ROW = ("diff-open", "details", "copy", "what-if", "source")
 """Actions that act on the row under the cursor of a list, beside those of all lists."""
 
 

@@ -88,6 +88,17 @@ async def test_enter_waits_too(mlp: Trace, monkeypatch: pytest.MonkeyPatch) -> N
         assert app.state.session.views[0].selected >= 0
 
 
+async def test_a_key_without_an_action_does_not_drop_those_that_wait(
+    mlp: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(mlp, monkeypatch, "4") as (app, pilot, waiting):
+        await pilot.press("j", "f12")
+        waiting.may_come.set()
+        await settled(app, pilot)
+        await settled(app, pilot)
+        assert app.state.list_of("diff").cursor == 1
+
+
 @pytest.mark.parametrize("other", ["3", "question_mark", "slash"])
 async def test_another_key_gives_up_those_that_wait(
     mlp: Trace, monkeypatch: pytest.MonkeyPatch, other: str

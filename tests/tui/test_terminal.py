@@ -237,6 +237,20 @@ def test_control_c_quits(shown: Shown) -> None:
         assert is_given_back(terminal)
 
 
+def test_page_down_before_the_palette_has_a_size_leaves_a_working_app(
+    shown: Shown,
+) -> None:
+    """The keys arrive together, while the app starts; the last one moves the list of
+    the palette."""
+    open_help_and_search, open_palette, page_down = "?:/", "\x10", "\x1b[6~"
+    with shown(anew=True, environment={"FUSETUI_THEME": "auto"}) as terminal:
+        terminal.press(open_help_and_search + open_palette + page_down)
+        terminal.wait_for("Search for commands")
+        terminal.rest()
+        terminal.press(INTERRUPT)
+        assert terminal.wait() == 130
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"])
 def test_a_signal_ends_the_app(shown: Shown, name: str) -> None:
     number = signal.Signals[name]

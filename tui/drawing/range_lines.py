@@ -34,11 +34,18 @@ MIN_LINES_WITH_LEGEND = 5  # of a pane about a gap; a lower one does not explain
 def describe_gap(
     side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs
 ) -> list[Said]:
-    """Return at most `height` lines about one gap, an interval without work on a
-    device.
+    """Return at most `height` lines of `list_gap_lines`, each cut to `width` cells."""
+    lines = list_gap_lines(side, at, width)
+    fitting = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
+    return clip_lines(fitting, width, height, glyphs.ellipsis)
+
+
+def list_gap_lines(side: Side, at: GapAt, width: int) -> list[Said]:
+    """Return the lines about one gap, an interval without work on a device.
 
     They tell where it lies, its main reason, the other reasons, and the work around it.
-    The list is empty if the gap is not known, because its trace is still being
+    A line that lists several things is broken at `width` cells; the others may be
+    wider. The list is empty if the gap is not known, because its trace is still being
     analyzed.
     """
     idle = idle_of(side, at)
@@ -54,8 +61,7 @@ def describe_gap(
     for rank in _find_rank(idle, at.gap):  # the work around it is kept of long gaps
         for texts in _describe_surroundings(idle.longest_gaps[rank]):
             lines += [Said(line) for line in flow_texts(texts, width)]
-    fitting = cut_lines_to_width(lines, width, height, glyphs.ellipsis)
-    return clip_lines(fitting, width, height, glyphs.ellipsis)
+    return lines
 
 
 def _format_gap_heading(side: Side, idle: IdleTime, gap: int) -> str:

@@ -20,7 +20,7 @@ from fusetui.analysis.questions.groups import (
 )
 from fusetui.analysis.questions.totals import Spread, self_ns, summarize_durations
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kinds import legend_kind
+from fusetui.gpu.kinds import legend_kind, searched_kinds
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, common_unit, unit_of
@@ -279,13 +279,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _searchable_texts(self) -> list[str]:
         """The text of each group in which the filter searches, in lower case: its name
-        and label, and of a kernel its kind and library, such as `kind:gemm`."""
+        and label, and of a kernel its kinds and library, such as `kind:gemm`."""
         texts = []
         for group in range(len(self)):
             name = self.full_name(group)
             text = f"{name} {self.label(group)}"
             if self.by == "name" and self.role is Role.KERNEL:
-                text += f" kind:{legend_kind(name)} library:{_find_library(name)}"
+                kinds = sorted(f"kind:{kind}" for kind in searched_kinds(name))
+                text += f" {' '.join(kinds)} library:{_find_library(name)}"
             texts.append(text.lower())
         return texts
 

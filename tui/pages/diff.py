@@ -241,16 +241,23 @@ class DiffPage(ListPage):
             inner = comparison.inner_of(state.list_of(DIFF).cursor)
             return _make_region_overlay(line, inner, verdict_lines)
         lines = (*_list_line(line), "", *verdict_lines)
+        first_slice = self.slice_with_source(state)
+        if first_slice is None:
+            return OverlayLines("this row, then the verdict", lines)
+        title = "this row, the verdict, then the first slice"
+        return replace(first_slice, before=lines, title=title)
+
+    def slice_with_source(self, state: State) -> Details | None:
+        """Return the first slice of the line under the cursor, on the active side if it
+        has one there. None if the line has no work, or if there is no line."""
+        line = self.line(state)
+        if line is None:
+            return None
         rows_of_sides = find_rows_of_line(line)
         for index in (state.active, 1 - state.active):
             if rows_of_sides[index]:
-                return Details(
-                    state.sides[index],
-                    rows_of_sides[index][0],
-                    before=lines,
-                    title="this row, the verdict, then the first slice",
-                )
-        return OverlayLines("this row, then the verdict", lines)
+                return Details(state.sides[index], rows_of_sides[index][0])
+        return None
 
     def moved(self, state: State) -> State:
         """Return the state with the work of the line under the cursor marked in both

@@ -32,7 +32,7 @@ from fusetui.tui.drawing.picture import (
     style_row,
     text,
 )
-from fusetui.tui.drawing.range_lines import describe_gap, list_range_figures
+from fusetui.tui.drawing.range_lines import list_gap_lines, list_range_figures
 from fusetui.tui.drawing.schemes import (
     TEXT,
     Glyphs,
@@ -418,7 +418,7 @@ WORDS_HERE = "Words and signs on this page"
 WORDS_ELSEWHERE = "Words on other pages, and libraries of kernels"
 ABOUT_HELP = (
     "The keys of this page come first, then the words and signs on it, then all others. "
-    "`fusetui tutor` in a shell starts a guided tour of five minutes."
+    "To take a guided tour of five minutes, run fusetui tutor in a shell."
 )
 CHOOSING = "show open", "command run a command", "leave close"
 CHOOSING_B = "show open", "beside open as B beside this trace", "leave close"
@@ -430,13 +430,12 @@ NARROW = "help-filter narrow"
 COPIES = "copy copies it"
 HITS = "show shows it", CLOSE, "copy copies it"
 SECOND = "second both timelines"
-MAX_GAP_LINES = 50
+# the columns of the help: the keys of an action, its title, and its help
 KEYS_CELLS = 20
 TITLE_CELLS = 22
 MIN_HELP_CELLS = 16
 MEANING_INDENT = 6  # of the second line of a word's meaning
 HELP_TITLE = "help"
-"""The columns of the help: the keys of an action, its title, and its help."""
 EDGE_CELLS = 4  # of an overlay, beside its text
 CONTINUED_CELLS = (
     4  # that the second line of a wide one is indented more than the first
@@ -812,7 +811,7 @@ def _make_details(overlay: Details, width: int, glyphs: Glyphs) -> _Text:
     side = overlay.side
     about = overlay.about
     if isinstance(about, GapAt):
-        lines = describe_gap(side, about, width, MAX_GAP_LINES, glyphs)
+        lines = list_gap_lines(side, about, width)
         return _Text("everything about this gap", _wrap_wide_lines(lines, width))
     if isinstance(about, Range):
         lines = list_range_figures(side, about, width)

@@ -146,6 +146,14 @@ class Page(ABC):
         row = self.subject(state)
         return Details(state.side, row) if row != NO_ROW else NO_MORE
 
+    def slice_with_source(self, state: State) -> Details | None:
+        """Return the slice whose source code the user may ask for, or None. It is the
+        one that `described` gives."""
+        overlay_or_reason = self.described(state)
+        if isinstance(overlay_or_reason, Details):
+            return overlay_or_reason
+        return None
+
     def takes_key(self, state: State) -> bool:
         """Return whether pressing the key of the page brings this page to the front.
         Otherwise another page with the same key comes."""

@@ -280,6 +280,7 @@ def swap(state: State) -> Outcome:
         session=state.session.swapped(),
         paths=state.paths[::-1],
         tops=state.tops[::-1],
+        fits=state.fits[::-1],
     )
     return compare_again(swapped) if swapped.has_diff else swapped
 

@@ -9,7 +9,6 @@ from fusetui.tui.layout.text_layout import SourceShown
 from fusetui.tui.state.state import (
     Details,
     Outcome,
-    Overlay,
     ReadSource,
     State,
     open_overlay,
@@ -24,12 +23,12 @@ NO_SLICE = "select a kernel or an op of a compiled region first"
 LOOKING = "looking for its source in the compile log"
 
 
-def asked(state: State, found: Overlay | str) -> Outcome:
-    """Return the state and the effect that looks for the source of a slice. `found` is
-    what a page describes; anything but a slice gives a message."""
-    if not isinstance(found, Details) or not isinstance(found.about, int):
+def asked(state: State, details: Details | None) -> Outcome:
+    """Return the state and the effect that looks for the source of a slice. Without a
+    slice, the state has a message."""
+    if details is None or not isinstance(details.about, int):
         return told(state, NO_SLICE)
-    return told(state, LOOKING), ReadSource(found.side, found.about)
+    return told(state, LOOKING), ReadSource(details.side, details.about)
 
 
 def arrived(state: State, shown: SourceShown | None) -> State:

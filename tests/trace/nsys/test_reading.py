@@ -27,6 +27,7 @@ from fusetui.trace.model.events import arguments
 from fusetui.trace.read import source
 from fusetui.trace.read.document_text import Rendered, stretches_of
 from fusetui.trace.read.elements import Elements
+from fusetui.trace.read.foreign import HEAD
 
 
 @pytest.fixture
@@ -630,3 +631,17 @@ def test_of_one_process_its_warnings_and_those_of_none_are_told(path: Path) -> N
         "of the daemon.",
         "of nobody.",
     ]
+
+
+def test_an_export_whose_schema_is_at_the_end_of_the_file_is_read(path: Path) -> None:
+    """SQLite moves the schema to a new page once it outgrows the first one."""
+    write(path, KERNEL=[kernel(0, 10)])
+    columns = ", ".join(f"column_{number} text" for number in range(150))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table ROWS (data blob)")
+        db.execute("insert into ROWS values (zeroblob(200000))")
+        for number in range(4):
+            db.execute(f"create table OF_ANOTHER_PROGRAM_{number} ({columns})")
+        db.commit()
+    assert b"CUPTI" not in path.read_bytes()[:HEAD]
+    assert names(open_trace(str(path), cached=False), Role.KERNEL) == ["gemm"]

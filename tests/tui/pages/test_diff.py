@@ -24,10 +24,11 @@ from fusetui.tui.pages.diff import (
     draw_line,
     verdict,
 )
+from fusetui.tui.registry import show_source
 from fusetui.tui.state.comparison import Comparison, make_diff_lines
 from fusetui.tui.state.screen import page_size
 from fusetui.tui.state.session import Range
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import ReadSource, Size, State
 
 PAGE = DiffPage()
 
@@ -250,6 +251,21 @@ def test_enter_on_a_region_shows_all_of_it(
     a_view, b_view = state.session.views
     assert a_view.span == b_view.span
     assert state.time_range == Range(0, 10_000, 5_030_000, ended=True)
+
+
+def test_the_source_key_on_a_region_asks_for_its_first_slice(
+    trace_of: Callable[..., Trace], launched: Launched
+) -> None:
+    state = with_region(compared(trace_of, launched, 90_000))
+    line = PAGE.line(state)
+    assert line is not None
+    first_row = line.rows[0].a_rows[0]
+    outcome = show_source(state)
+    assert isinstance(outcome, tuple)
+    asked_for = outcome[1]
+    assert isinstance(asked_for, ReadSource)
+    assert asked_for.side is state.sides[0]
+    assert asked_for.row == first_row
 
 
 def test_all_about_a_region_are_its_lines(

@@ -130,7 +130,8 @@ async def test_rows_are_filtered_while_words_are_typed(key: str) -> None:
         ("library:cublas", [GEMM]),
         ("kind:copy", []),
         ("kind:fused library:inductor", ["triton_poi_fused_mul_0"]),
-        ("kind:pointwise", [GELU]),
+        ("kind:pointwise", [GELU, "triton_poi_fused_mul_0"]),
+        ("kind:elementwise", [GELU, "triton_poi_fused_mul_0"]),
     ],
 )
 def test_rows_are_filtered_by_kind_and_library(

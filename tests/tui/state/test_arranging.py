@@ -161,6 +161,15 @@ def test_unfold_all_shows_every_line(state: State) -> None:
     assert labels(after(every, *do("unfold-all"))) == labels(state)
 
 
+def test_unfold_all_twice_after_a_swap_folds_each_side_as_first_shown(
+    trace_of: Make, mlp: Trace
+) -> None:
+    first = after(opened(trace_of(mixed()), mlp), *do("timeline"))
+    swapped = after(first, *do("swap"))
+    now = after(swapped, *do("unfold-all", "unfold-all"))
+    assert now.view.folds == first.session.views[1].folds
+
+
 def test_a_click_on_what_is_hidden_shows_it(state: State) -> None:
     (y,) = [y for y, line in enumerate(drawn(state).splitlines()) if "folded:" in line]
     assert "thread 101" in labels(

@@ -40,6 +40,10 @@ TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
 PACKET_TAG = 0x0A  # of protobuf: field 1, of known length
 MAX_FIRST_PACKET_BYTES = 127  # of torch
 SQLITE = b"SQLite format 3\0"
+# The first page of a SQLite database, after a header of 100 bytes, holds the schema; its
+# type is INTERIOR_TABLE_PAGE if the schema is on further pages (sqlite.org/fileformat).
+SCHEMA_PAGE_TYPE_AT = 100
+INTERIOR_TABLE_PAGE = b"\x05"
 PLANE = lazy_pattern(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
@@ -117,13 +121,29 @@ def _test_for_tables(*names: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(SQLITE) and any(name in head for name in names)
 
 
-is_export_of_nsys = _test_for_tables(
+_names_a_table_of_nsys = _test_for_tables(
     b"StringIds",
     b"TARGET_INFO_",
     b"META_DATA_EXPORT",
     b"CUPTI_ACTIVITY",
     b"NVTX_EVENTS",
 )
+_names_a_table_of_rocpd = _test_for_tables(b"rocpd_")
+
+
+def is_export_of_nsys(head: bytes) -> bool:
+    """Whether a file is an export of Nsight Systems, judged by its first bytes.
+
+    Also true for a SQLite database of any program that keeps the names of its tables on
+    other pages than the first, because these may lie anywhere in the file. The reader
+    of exports then refuses a database without the tables it needs.
+    """
+    if _names_a_table_of_nsys(head):
+        return True
+    if not head.startswith(SQLITE) or _names_a_table_of_rocpd(head):
+        return False
+    schema_page_type = head[SCHEMA_PAGE_TYPE_AT : SCHEMA_PAGE_TYPE_AT + 1]
+    return schema_page_type == INTERIOR_TABLE_PAGE
 
 
 def is_pickle(head: bytes) -> bool:
@@ -272,7 +292,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ForeignFormat(
         "a rocprofv3 database (rocpd)",
         ON_AMD,
-        _test_for_tables(b"rocpd_"),
+        _names_a_table_of_rocpd,
     ),
     ForeignFormat(
         "an Nsight Systems export",
