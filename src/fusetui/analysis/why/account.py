@@ -284,7 +284,7 @@ def _account_for_threads(
     """Account for the time of each thread of an axis.
 
     Args:
-        window: See cpu_accounts.
+        window: See account_for_cpu_threads.
 
     Returns:
         The accounts by the first track of each thread.
@@ -429,7 +429,7 @@ def _cover_collectives(trace: Trace, threads: Threads) -> Cover:
 def cover_waiting_frames(trace: Trace, threads: Threads) -> Cover:
     """Return the time in which the innermost Python frame is one that waits.
 
-    Such frames match WAITS. What a waiting function itself calls does not count as
+    Such frames match WAITING_FUNCTIONS. What a waiting function itself calls does not count as
     waiting. The time is on the axis of the threads.
     """
     frames = threads.select_own_rows(

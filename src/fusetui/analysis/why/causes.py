@@ -253,9 +253,9 @@ def format_frame(name: str, most: int = MAX_TEXT_CHARACTERS) -> str:
 
     A built-in function becomes its name alone. Any other text stays as it is.
 
-    >>> frame_text("/lib/torch/nn/linear.py(125): forward")
+    >>> format_frame("/lib/torch/nn/linear.py(125): forward")
     'forward (linear.py:125)'
-    >>> frame_text("<built-in method run_backward of type object at 0x7f>")
+    >>> format_frame("<built-in method run_backward of type object at 0x7f>")
     'run_backward'
 
     Args:

@@ -107,7 +107,7 @@ def choose_heaviest_rows(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ..
 
     Findings show them as evidence.
 
-    >>> heaviest_rows(np.array([70, 80, 70, -1]), np.array([10, 20, 30, 90]))
+    >>> choose_heaviest_rows(np.array([70, 80, 70, -1]), np.array([10, 20, 30, 90]))
     (70, 80)
 
     Args:

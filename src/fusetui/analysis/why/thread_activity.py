@@ -232,7 +232,7 @@ class Slices(NamedTuple):
         2, inside it, from 3 to 5 ns, the parts are these:
 
         >>> slices = Slices(np.array([1, 2]), np.array([0, 3]), np.array([9, 5]))
-        >>> parts = slices.innermost_parts()
+        >>> parts = slices.cut_innermost_parts()
         >>> parts.rows.tolist(), parts.start.tolist(), parts.end.tolist()
         ([1, 2, 1], [0, 3, 5], [3, 5, 9])
         """
@@ -323,7 +323,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         Args:
             tracks: A track of the thread of each time.
-            times: In ns of the file; see SharedAxis.from_file for times outside the trace.
+            times: In ns of the file; see SharedAxis.convert_from_file for times outside the trace.
         """
         return SharedAxis(self.trace).convert_from_file(
             self._index_of_track[tracks], times

@@ -324,7 +324,7 @@ def estimate_explained_ns(dur_ns: Int64s, size_bytes: Int64s) -> Int64s:
     the first as much in 10 ns, so the bytes explain 10 ns:
 
     >>> dur_ns, size_bytes = np.array([10, 90, 25, 30]), np.array([100, 100, 200, 400])
-    >>> explained_ns(dur_ns, size_bytes).tolist()
+    >>> estimate_explained_ns(dur_ns, size_bytes).tolist()
     [10, 10, 20, 30]
 
     Args:

@@ -257,7 +257,7 @@ def mark_recurring_calls(trace: Trace, steps: Steps, calls: Rows) -> Flags:
 def mark_one_time_calls(trace: Trace, steps: Steps, calls: Rows) -> Flags:
     """Mark the calls that belong to the start of the program, not to its steady state.
 
-    With two steps or more, these are the calls that `are_recurring` does not mark.
+    With two steps or more, these are the calls that `mark_recurring_calls` does not mark.
     Without steps, those of them count that start in the first half of the recording. A
     later call counts only if no call of its name is in the first half: what is called
     both early and late belongs to no start.

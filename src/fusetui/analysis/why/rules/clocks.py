@@ -360,7 +360,7 @@ def is_slower_at_lower_clock(took_ns: Int64s, clock_mhz: Floats) -> bool:
 def compute_mean_ranks(values: NDArray[np.int64] | Floats) -> Floats:
     """Return the rank of each value, from 1; equal values share the mean of theirs.
 
-    >>> mean_ranks(np.array([30, 10, 30])).tolist()
+    >>> compute_mean_ranks(np.array([30, 10, 30])).tolist()
     [2.5, 1.0, 2.5]
     """
     ascending = np.sort(values)

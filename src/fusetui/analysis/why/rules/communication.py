@@ -76,7 +76,7 @@ REDUCE_EXCHANGES: Final = (
     "half-batch. Larger gradient buckets do not help, because exchanges take most of "
     "the time. To find the late rank, run fusetui ranks on all traces of the job."
 )
-"""The remedy where most of the time is EXCHANGES."""
+"""The remedy where most of the time is in EXCHANGE_NAMES."""
 MAY_MOVE_MORE: Final = (
     "The trace does not show whether the longest transfer moved data or waited."
 )
@@ -308,7 +308,7 @@ def _measure_exposed_waits(
 
 
 def _add_up_exchanges(kinds: Sequence[Transfers], exposed_ns: Int64s) -> int:
-    """Add up the exposed time of transfers of the kinds in EXCHANGES, in ns."""
+    """Add up the exposed time of transfers of the kinds in EXCHANGE_NAMES, in ns."""
     total_ns = 0
     for kind in kinds:
         if kind.name in EXCHANGE_NAMES:

@@ -75,7 +75,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     """Report what it costs that the CPU waits for the GPU and then launches too late.
 
     At stake is how much less the GPU would wait for launches if the CPU did not wait;
-    see saved_by_lead. The claim is a part of cpu-work or host-bound, whichever claims
+    see compute_saved_ns. The claim is a part of cpu-work or host-bound, whichever claims
     most of the time that the GPU waits after such waits.
     """
     drained = _find_drained_gaps(facts)
@@ -225,8 +225,8 @@ def compute_saved_ns(waits: WaitsBeforeDrains, lost_ns: Int64s) -> Int64s:
     the same sequence. In this example, the CPU waits 50 ns and the GPU then 20 ns; the
     remaining lead of 30 ns saves that much of the next 40 ns:
 
-    >>> waits = Waits(np.array([50, 0]), np.array([0, 0]), np.array([-1, -1]))
-    >>> saved_by_lead(waits, lost_ns=np.array([20, 40])).tolist()
+    >>> waits = WaitsBeforeDrains(np.array([50, 0]), np.array([0, 0]), np.array([-1, -1]))
+    >>> compute_saved_ns(waits, lost_ns=np.array([20, 40])).tolist()
     [20, 30]
 
     Args:

@@ -337,7 +337,7 @@ def choose_recording_remedy(facts: Facts, ns_of_activity: Int64s) -> str | None:
         ns_of_activity: The time of each ThreadActivity in the gaps.
 
     Returns:
-        The advice. None if at most half of the time is of activities in UNSEEN, which
+        The advice. None if at most half of the time is of UNEXPLAINING_ACTIVITIES, which
             do not tell what the CPU did.
     """
     unseen_ns = sum(
