@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks import model
 from fusetui.analysis.ranks.blame import charge_waits
 from fusetui.analysis.ranks.caused import measure_caused_waits
-from fusetui.analysis.ranks.clocks import Clocks, clocks_of
+from fusetui.analysis.ranks.clocks import Clocks, estimate_clocks
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.groups import infer_groups, resolve_peers
 from fusetui.analysis.ranks.ideal import split_into_replayable_steps
@@ -20,10 +20,14 @@ from fusetui.analysis.ranks.matching import (
     Matched,
     RankJob,
     determine_job,
-    match,
-    steps_of,
+    find_job_steps,
+    match_collectives,
 )
-from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipeline
+from fusetui.analysis.ranks.pipeline import (
+    mark_outliers,
+    measure_balance,
+    recognize_pipeline,
+)
 from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
     UNKNOWN,
@@ -100,10 +104,10 @@ def explained(
     with_groups = infer_groups(job.ranks)
     job = replace(job, ranks=resolve_peers(with_groups))
 
-    matched = match(job.ranks)
+    matched = match_collectives(job.ranks)
     clocks = _estimate_clocks(matched)
     waits = measure_waits(matched, clocks)
-    steps = steps_of(matched)
+    steps = find_job_steps(matched)
     pipeline = recognize_pipeline(matched, steps.length_ns)
     stage_of = pipeline.stage_of if pipeline else ()
     charged = charge_waits(matched, waits, clocks, steps, stage_of)
@@ -130,7 +134,7 @@ def _estimate_clocks(matched: Matched) -> Clocks:
     part in it. Then `refused` of the result has this reason, and times of ranks are not
     compared.
     """
-    clocks = clocks_of(matched)
+    clocks = estimate_clocks(matched)
     if not matched.no_group:
         return clocks
     collectives = plural(matched.no_group, "collective")
@@ -197,7 +201,7 @@ def _build_answer(facts: JobFacts) -> model.JobAnswer:
         verdict=decide_verdict(facts, stragglers),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
         kinds=summarize_kinds(matched, waits),
-        balance=balance(compute_ns),
+        balance=measure_balance(compute_ns),
         no_what_if=facts.replay.refusal,
         inferred=tuple(dict.fromkeys(inferred)),
         notes=job.notes,
@@ -360,7 +364,9 @@ def _find_outlying_figures(
     columns["caused_ns"] = caused_ns / np.maximum(step_counts, 1)
 
     median_step_ns = float(np.median(columns["step_ns"]))
-    stands_out = {name: outliers(columns[name], median_step_ns) for name in FIGURES}
+    stands_out = {
+        name: mark_outliers(columns[name], median_step_ns) for name in FIGURES
+    }
     # To cause less waiting than others is no distinction.
     stands_out["caused_ns"] &= caused_ns > np.median(caused_ns)
 

@@ -31,8 +31,8 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
     Preceding,
     ProgramPositions,
+    find_last_end_before,
     find_preceding,
-    last_before,
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
@@ -247,8 +247,8 @@ class Chains:
 
         A chain is the path back from a rank that is late for a collective: to the
         collective before, to the rank that started that one last, and so on. On the
-        way, each part of the lateness is charged to who caused it; `shares` and
-        `own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096) collectives,
+        way, each part of the lateness is charged to who caused it; `compute_shares` and
+        `list_own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096) collectives,
         what is left is charged to nobody, as UNDECIDED.
 
         Args:
@@ -262,7 +262,7 @@ class Chains:
             pairs, UnchargedReason.UNDECIDED, self._measure_lateness(pairs)
         )
 
-    def own_delays(self) -> OwnDelays:
+    def list_own_delays(self) -> OwnDelays:
         """Return how late ranks became by their own work, and before which collectives.
 
         To be called after `follow`. Delays that are smaller than the clocks are
@@ -273,7 +273,7 @@ class Chains:
         whole_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
         return OwnDelays(row=rows, ns=whole_ns)
 
-    def shares(self) -> Shares:
+    def compute_shares(self) -> Shares:
         """Return which culprit explains which share of the lateness of each chain.
 
         To be called after `follow`. A chain follows the lateness of one rank back to
@@ -695,7 +695,7 @@ class Chains:
 
         # If a rank of the group is not given, it may have started even later. Then the
         # difference is not certain to be one of transfers.
-        is_whole = self._matched.whole[late_collective]
+        is_whole = self._matched.has_all_ranks[late_collective]
         self._charge_nobody(
             at_last_ranks.take(~is_whole),
             UnchargedReason.RANK_NOT_GIVEN,
@@ -979,10 +979,10 @@ def _find_ends_of_unmatched(
     if not len(matched.unshared_rank):
         return no_ends
 
-    # Times are counted from the first one, because `last_before` takes none below 0.
-    unmatched_end = clocks.common(matched.unshared_rank, matched.unshared_end)
+    # Times are counted from the first one, because `find_last_end_before` takes none below 0.
+    unmatched_end = clocks.to_common_clock(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(unmatched_end.min()))
-    last_unmatched = last_before(
+    last_unmatched = find_last_end_before(
         end_ranks=matched.unshared_rank,
         ends=unmatched_end - first_ns,
         among=np.arange(len(unmatched_end)),

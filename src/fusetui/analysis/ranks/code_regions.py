@@ -29,7 +29,7 @@ NO_THREAD = -1
 MAX_NAME_CHARACTERS = 200
 
 
-def regions_before(
+def measure_regions_before_collectives(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.PackedRegions:
     """Measure in which regions the issuing thread spent the time before collectives.

@@ -121,11 +121,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.diff(self.first)
 
     @property
-    def whole(self) -> Flags:
+    def has_all_ranks(self) -> Flags:
         """For each collective whether all ranks of its group are given."""
         return np.asarray((self.size > 0) & (self.counts == self.size))
 
-    def named(self, kinds: Collection[str]) -> Flags:
+    def mark_named(self, kinds: Collection[str]) -> Flags:
         """Mark the collectives that have one of these names, such as "all_reduce".
 
         Returns one flag per collective.
@@ -221,7 +221,7 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array(is_of_key, dtype=np.bool_)[self.key]
 
 
-def match(ranks: Sequence[RankSummary]) -> Matched:
+def match_collectives(ranks: Sequence[RankSummary]) -> Matched:
     """Match the collectives of the ranks of one job: find which of several ranks are
     one and the same.
 
@@ -655,7 +655,7 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
         return np.asarray(self.step_of_row != BEFORE_STEPS)
 
 
-def steps_of(matched: Matched) -> StepsOfRows:
+def find_job_steps(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.
 
     Ranks may have recorded different steps. The steps of the job are those of all ranks

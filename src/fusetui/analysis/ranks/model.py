@@ -87,7 +87,7 @@ class PackedRegions(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     # a table with the columns: index of the collective, index in REGION_KINDS, index in
-    # `names`, ns; see `packed`
+    # `names`, ns; see `pack_table`
     times: bytes
     # a table with the columns: index of the collective, index in REGION_KINDS, ns,
     # which is the longest time of a name that is left out; no row where none is
@@ -99,13 +99,13 @@ class PackedRegions(msgspec.Struct, frozen=True):
         Collectives for which they are unknown are missing.
         """
         regions: dict[int, RegionTimes] = {}
-        time_rows = unpacked(self.times, TIME_COLUMNS).tolist()
+        time_rows = unpack_table(self.times, TIME_COLUMNS).tolist()
         for collective, kind_index, name_index, ns in time_rows:
             before = regions.setdefault(collective, RegionTimes(ns={}, left_out_ns={}))
             region = REGION_KINDS[kind_index], self.names[name_index]
             before.ns[region] = ns
 
-        left_out_rows = unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist()
+        left_out_rows = unpack_table(self.left_out, LEFT_OUT_COLUMNS).tolist()
         for collective, kind_index, ns in left_out_rows:
             regions[collective].left_out_ns[REGION_KINDS[kind_index]] = ns
         return regions
@@ -136,8 +136,8 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
             left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
     return PackedRegions(
         names=tuple(index_of_name),
-        times=packed(np.array(time_rows, dtype=np.int64)),
-        left_out=packed(np.array(left_out_rows, dtype=np.int64)),
+        times=pack_table(np.array(time_rows, dtype=np.int64)),
+        left_out=pack_table(np.array(left_out_rows, dtype=np.int64)),
     )
 
 
@@ -169,7 +169,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     ahead: Int64s  # for how many ns between ready and start the device computed
     # for how many ns before its end, and since ready, the device computed nothing
     stalled: Int64s
-    before: bytes  # the account from the end of the collective before; see `packed`
+    before: bytes  # the account from the end of the collective before; see `pack_table`
 
     def __len__(self) -> int:
         return len(self.start)
@@ -222,7 +222,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
         return self.names[int(self.collectives.name[collective])]
 
 
-def packed(table: Int64s) -> bytes:
+def pack_table(table: Int64s) -> bytes:
     """Compress a table of integers of shape [n, columns] into bytes.
 
     It is for tables whose figures are mostly small and seldom looked at. The number of
@@ -231,7 +231,7 @@ def packed(table: Int64s) -> bytes:
     return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
-def unpacked(data: bytes, columns: int) -> Int64s:
+def unpack_table(data: bytes, columns: int) -> Int64s:
     """Unpack a table of integers that was compressed into bytes.
 
     Args:
@@ -258,7 +258,7 @@ def _encode_array(array: Int64s) -> tuple[tuple[int, ...], bytes]:
     return array.shape, array.astype("<i8").tobytes()
 
 
-def decoded(data: bytes) -> RankSummary:
+def decode_summary(data: bytes) -> RankSummary:
     """Decode the summary of a rank from the bytes that it was encoded as.
 
     Raises:

@@ -387,7 +387,7 @@ def measure_middle_and_limit(values: Floats) -> MiddleAndLimit:
     return MiddleAndLimit(middle=middle, limit=limit)
 
 
-def outliers(values: Floats, step_ns: float) -> Flags:
+def mark_outliers(values: Floats, step_ns: float) -> Flags:
     """Mark the values that stand out among all.
 
     They lie further from the median than MAX_DEVIATIONS scaled median absolute
@@ -410,7 +410,7 @@ def outliers(values: Floats, step_ns: float) -> Flags:
     return is_known & (np.abs(values - middle) > min_distance)
 
 
-def balance(values: Floats) -> float | None:
+def measure_balance(values: Floats) -> float | None:
     """Measure how balanced values are: the mean as a share of the largest value.
 
     It is 1 if all ranks have the same value, and 0.75 for the values 5 and 10.

@@ -51,9 +51,9 @@ def find_preceding(
         among: The rows that may precede others; all others are passed over.
         begins: When each row of `matched` began, in ns of the common clock.
     """
-    # Times are counted from the first one, because `last_before` takes none below 0.
+    # Times are counted from the first one, because `find_last_end_before` takes none below 0.
     first_ns = int(min(begins.min(), waits.end.min()))
-    last_row = last_before(
+    last_row = find_last_end_before(
         end_ranks=matched.rank,
         ends=waits.end - first_ns,
         among=among,
@@ -69,7 +69,7 @@ def find_preceding(
     return Preceding(last=last_row, earlier=row_before)
 
 
-def last_before(
+def find_last_end_before(
     *, end_ranks: Rows, ends: Int64s, among: Rows, ranks: Rows, begins: Int64s
 ) -> Rows:
     """Find for each begin the last end on the same rank that is not after it.
@@ -120,7 +120,7 @@ class ProgramPositions:
             matched: The collectives of the job; a row is one rank's part in one.
             starts: The start of each row, in ns of the common clock.
         """
-        self.kind_of_collective = _kinds(matched)
+        self.kind_of_collective = _number_kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.collective_of_row]
@@ -174,7 +174,7 @@ class ProgramPositions:
         return np.where(exists, row, NO_ROW)
 
 
-def _kinds(matched: Matched) -> Rows:
+def _number_kinds(matched: Matched) -> Rows:
     """Number the kinds of collectives: those of one name, size and number of ranks.
 
     Returns:

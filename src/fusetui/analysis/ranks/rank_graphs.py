@@ -248,7 +248,7 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
             other work of their stream begins before they end.
     """
     recording_ns = int(graph.ended.max())
-    if _unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
+    if _measure_unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
         raise NoAnswerError("not_linked")
 
     # Even without a change, `changed` corrects the edges of overlapping work.
@@ -332,7 +332,7 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
     return nodes
 
 
-def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
+def _measure_unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """Measure how much of the time around the collectives of a rank is not explained.
 
     The unexplained delay of a node is by how many ns it began later than the graph

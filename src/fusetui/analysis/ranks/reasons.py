@@ -27,7 +27,7 @@ from fusetui.analysis.ranks.model import (
     RankSummary,
     Reason,
     RegionTimes,
-    unpacked,
+    unpack_table,
 )
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -146,7 +146,7 @@ class _SumsOfDelays:
         self.delay_ns += delay.ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay.ns)
         compared_rows = others[_choose_evenly_spaced(len(others))].tolist()
-        for difference in self._work_before.differences(delay.row, compared_rows):
+        for difference in self._work_before.list_differences(delay.row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
             self._explained_ns[difference.region] += explained_ns
@@ -239,7 +239,7 @@ def _measure_late_begin(
     begins = np.array(recording_begins) if step_begins is None else step_begins
 
     # Compare them on the clock that all ranks share. The rank itself comes first.
-    common_begins = clocks.common(ranks, begins)
+    common_begins = clocks.to_common_clock(ranks, begins)
     own_begin = int(common_begins[0])
     begins_of_others = common_begins[1:]
     late_ns = own_begin - median(begins_of_others)
@@ -291,7 +291,9 @@ class _WorkBeforeCollectives:
         self._regions: dict[int, dict[int, RegionTimes]] = {}
         self._previous = _find_previous_rows(matched)
 
-    def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
+    def list_differences(
+        self, row: int, others: Sequence[int]
+    ) -> Iterable[_Difference]:
         """List what took longer, or shorter, than on the median of the other ranks.
 
         Args:
@@ -322,12 +324,12 @@ class _WorkBeforeCollectives:
             A difference per class; none at all unless all of these ranks have an
             account.
         """
-        own_account = self._account(row)
+        own_account = self._look_up_account(row)
         if own_account is None:
             return []
         accounts_of_others = []
         for other in others:
-            account = self._account(other)
+            account = self._look_up_account(other)
             if account is None:
                 return []
             accounts_of_others.append(account)
@@ -357,12 +359,12 @@ class _WorkBeforeCollectives:
             A difference per region; none at all unless the regions are known for all of
             these ranks. They are kept only for the longest stretches.
         """
-        own_regions = self._regions_before(row)
+        own_regions = self._look_up_regions(row)
         if own_regions is None:
             return []
         regions_of_others: list[RegionTimes] = []
         for other in others:
-            regions = self._regions_before(other)
+            regions = self._look_up_regions(other)
             if regions is None:
                 return []
             regions_of_others.append(regions)
@@ -380,7 +382,7 @@ class _WorkBeforeCollectives:
             differences.append(_Difference(region=region, ns=ns))
         return differences
 
-    def _account(self, row: int) -> Int64s | None:
+    def _look_up_account(self, row: int) -> Int64s | None:
         """Return how many ns of each class of time, such as compute or idle, a rank
         spent before a collective.
 
@@ -394,7 +396,7 @@ class _WorkBeforeCollectives:
         rank = int(matched.rank[row])
         if rank not in self._accounts:
             compressed = matched.ranks[rank].collectives.before
-            self._accounts[rank] = unpacked(compressed, len(CLASSES))
+            self._accounts[rank] = unpack_table(compressed, len(CLASSES))
         accounts_of_rank = self._accounts[rank]
         if not len(accounts_of_rank):
             return None
@@ -408,7 +410,7 @@ class _WorkBeforeCollectives:
             account[COMPUTE] -= matched.ahead[row]
         return account
 
-    def _regions_before(self, row: int) -> RegionTimes | None:
+    def _look_up_regions(self, row: int) -> RegionTimes | None:
         """Return for how long the issuing thread was in which code regions before a
         collective.
 

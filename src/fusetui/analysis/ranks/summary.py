@@ -18,7 +18,7 @@ from fusetui.analysis.questions.memory import find_memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import infer_rank
 from fusetui.analysis.ranks import model
-from fusetui.analysis.ranks.code_regions import regions_before
+from fusetui.analysis.ranks.code_regions import measure_regions_before_collectives
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
@@ -88,7 +88,7 @@ def _decode_record(record: CacheRecord | None, path: str) -> model.RankSummary |
         kept_summary = record.load(KeptSummary)
         if kept_summary is None:
             return None
-        summary = model.decoded(kept_summary.data)
+        summary = model.decode_summary(kept_summary.data)
     except msgspec.MsgspecError:
         return None  # a record that is damaged or of another version counts as missing
     return msgspec.structs.replace(summary, path=path)
@@ -147,7 +147,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         names=tuple(names),
         collectives=_make_columns(trace, issued, groups, names, device, ended_before),
         cut=_find_cut_collectives(issued),
-        regions=regions_before(trace, issued, ended_before),
+        regions=measure_regions_before_collectives(trace, issued, ended_before),
         memory_peak=max(peaks, default=model.UNKNOWN_BYTES),
         note=note_of(trace),
         inferred=_collect_inferences(issued),
@@ -348,7 +348,7 @@ def _make_columns(
         ready=ready + trace.epoch_ns,
         ahead=_measure_computed_ns(device, ready, start),
         stalled=_measure_stalls(trace, issued, ready),
-        before=model.packed(_make_account_table(accounts_before)),
+        before=model.pack_table(_make_account_table(accounts_before)),
     )
 
 

@@ -79,8 +79,8 @@ def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
         matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
     """
-    start = clocks.common(matched.rank, matched.start)
-    end = clocks.common(matched.rank, matched.end)
+    start = clocks.to_common_clock(matched.rank, matched.start)
+    end = clocks.to_common_clock(matched.rank, matched.end)
     ready_before_start_ns = matched.start - matched.ready
     ready = start - ready_before_start_ns
     if not len(matched):
@@ -294,7 +294,7 @@ def _measure_transfers(
     resolution_ns = matched.over_ranks(np.maximum, resolution_of_row)
     is_precise = transfer_ns > 2 * resolution_ns
 
-    is_known = matched.whole & is_precise & (not clocks.refused)
+    is_known = matched.has_all_ranks & is_precise & (not clocks.refused)
     return np.where(is_known, transfer_ns, UNKNOWN)
 
 

@@ -190,12 +190,12 @@ def _check_summaries(facts: JobFacts) -> None:
         raise NoAnswerError("unmatched")
     if not len(matched):
         raise NoAnswerError("no_collectives")
-    if matched.no_group or not matched.whole.all():
+    if matched.no_group or not matched.has_all_ranks.all():
         raise NoAnswerError("unmatched")
 
     # The replay lets every rank of a collective wait for every other one. A broadcast
     # lets its root go on.
-    if not matched.named(ALL_WAIT).all():
+    if not matched.mark_named(ALL_WAIT).all():
         raise NoAnswerError("not_all_wait")
     if facts.clocks.refused:
         raise NoAnswerError("clocks")
@@ -503,7 +503,7 @@ def _find_ends_of_steps(
         # are put on the common clock, and the replayed ones are shifted by as much.
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
-        recorded_common = clocks.common(rank_of_bound, recorded + origin_ns)
+        recorded_common = clocks.to_common_clock(rank_of_bound, recorded + origin_ns)
         shift = recorded_common - recorded
         bounds_of_ranks.append(replayed + shift)
     return launched_bounds_of_job(bounds_of_ranks)

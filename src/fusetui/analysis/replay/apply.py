@@ -93,7 +93,7 @@ def apply_changes(
         edit = EDITS[type(change)]
         edit(change, draft)
     notes = tuple(dict.fromkeys(draft.notes))  # each once
-    return draft.finished(), notes
+    return draft.make_changed_graph(), notes
 
 
 def is_range(changes: Sequence[Change]) -> bool:

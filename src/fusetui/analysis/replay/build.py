@@ -43,7 +43,7 @@ from fusetui.analysis.replay.items import (
     infer_waits_for_full_queues,
     merge_by_waiting,
 )
-from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
+from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, find_thread_cuts
 from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -271,7 +271,7 @@ def build_graph(trace: Trace) -> Graph:
     It has all kernels, copies and sets, all threads that launch work, and those that
     run backward for them. Without a GPU it has the busiest thread only.
     """
-    cuts = thread_cuts_of(trace)
+    cuts = find_thread_cuts(trace)
     tasks = collect_gpu_tasks(trace, cuts)
     syncs = collect_syncs(trace, tasks)
     found_waits = find_waits_of_calls(trace, cuts, tasks, syncs)

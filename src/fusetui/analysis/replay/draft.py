@@ -165,7 +165,7 @@ class Draft:
             still_waits &= ~(is_of_thread & begins_inside & ends_inside)
         self.batches = batches.take(still_waits)
 
-    def finished(self) -> Graph:
+    def make_changed_graph(self) -> Graph:
         """Return the changed graph.
 
         What follows from all the changes together is computed here: how long threads

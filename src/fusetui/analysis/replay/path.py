@@ -163,9 +163,9 @@ def sum_up_path(
         added up in one row without a name for each kind.
     """
     every_total = [
-        *_totals_of_gpu_and_calls(trace, graph, critical_path),
-        *_totals_of_delays(trace, graph, critical_path),
-        *_totals_of_threads(trace, graph, critical_path),
+        *_sum_up_gpu_and_calls(trace, graph, critical_path),
+        *_sum_up_delays(trace, graph, critical_path),
+        *_sum_up_threads(trace, graph, critical_path),
     ]
     totals = [total for total in _merge_totals(every_total) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
@@ -222,7 +222,7 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
     return list(sums.values())
 
 
-def _totals_of_gpu_and_calls(
+def _sum_up_gpu_and_calls(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is kernels, copies and sets, and calls, by their names.
@@ -254,7 +254,7 @@ def _totals_of_gpu_and_calls(
         )
 
 
-def _totals_of_delays(
+def _sum_up_delays(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is delays between the end of one node and the next.
@@ -496,7 +496,7 @@ def _find_parts_in_slices(
     )
 
 
-def _totals_of_threads(
+def _sum_up_threads(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is the own time of threads, by the innermost slice.

@@ -62,7 +62,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     # replayed: of shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 
-    def predicted_rows(self, trace: Trace) -> Int32s:
+    def find_predicted_rows(self, trace: Trace) -> Int32s:
         """Map each slice of the recorded trace to its row in the predicted one.
 
         Args:
@@ -76,7 +76,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         predicted_row[self.rows] = np.arange(len(self.rows))
         return predicted_row
 
-    def trace_of(self, trace: Trace) -> Trace:
+    def make_trace(self, trace: Trace) -> Trace:
         """Make the predicted trace: the recorded one with the predicted times of its
         slices.
 
@@ -90,7 +90,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         for column in KEPT_OF_SLICES:
             columns_of_slices[column] = getattr(trace, column)[self.rows]
 
-        predicted_row = self.predicted_rows(trace)
+        predicted_row = self.find_predicted_rows(trace)
         slices_of_track = np.array([len(track) for track in self.tracks], np.intp)
         return Trace(
             tracks=self.tracks,
@@ -104,7 +104,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             **columns_of_slices,
         )
 
-    def step_earlier_ns(self, time: int, until: int) -> int:
+    def measure_step_shift_ns(self, time: int, until: int) -> int:
         """Return how much earlier than recorded a step begins in the predicted trace.
 
         The app shifts the predicted timeline by this, so that the step in view begins

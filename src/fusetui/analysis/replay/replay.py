@@ -41,7 +41,7 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
         strict=True,
     ):
         _replay_range(graph, delay, first, node + 1, ends)
-        ends[node] = ready.taken_at(
+        ends[node] = ready.take_batch(
             asked=ends[node],
             recorded=int(graph.began[node]),
             waited_ns=waited,
@@ -120,7 +120,7 @@ class Ready:
         self._most_early_ns: dict[int, int] = {}
         self._most_late_ns: dict[int, int] = {}
 
-    def taken_at(
+    def take_batch(
         self, *, asked: int, recorded: int, waited_ns: int, unsure_ns: int, loader: int
     ) -> int:
         """Take the next batch, and return when the thread gets it, in ns after the

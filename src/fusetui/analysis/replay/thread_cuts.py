@@ -164,7 +164,7 @@ class _Groups(NamedTuple):
     of_cut: Rows  # per cut: its group; NO_GROUP if its thread is not replayed
 
 
-def thread_cuts_of(trace: Trace) -> ThreadCuts:
+def find_thread_cuts(trace: Trace) -> ThreadCuts:
     """Cut the time of threads where they depend on others, or others on them.
 
     A *cut* is a call that launches GPU work or waits for it, a wait for another thread,
@@ -562,7 +562,7 @@ def _find_handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
         engine_work = _find_work_while_idle(
             engine_works=engine_works, asking_is_idle=outside(asking_works)
         )
-        handoffs.append(engine_work.of_threads(asking=asking, engine=engine))
+        handoffs.append(engine_work.make_handoffs(asking=asking, engine=engine))
     return _join_handoffs(handoffs)
 
 
@@ -580,7 +580,7 @@ def _join_handoffs(several: Sequence[_Handoffs]) -> _Handoffs:
 def _make_empty_handoffs() -> _Handoffs:
     """Return handoffs whose arrays are all empty."""
     no_times = np.empty(0, dtype=np.int64)
-    return _EngineWork(no_times, no_times, no_times).of_threads(asking=0, engine=0)
+    return _EngineWork(no_times, no_times, no_times).make_handoffs(asking=0, engine=0)
 
 
 class _EngineWork(NamedTuple):
@@ -590,7 +590,7 @@ class _EngineWork(NamedTuple):
     begin: Int64s
     end: Int64s
 
-    def of_threads(self, *, asking: int, engine: int) -> _Handoffs:
+    def make_handoffs(self, *, asking: int, engine: int) -> _Handoffs:
         """Make handoffs of these stretches: work that one thread asked another one to
         do.
 

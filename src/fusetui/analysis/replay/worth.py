@@ -115,7 +115,7 @@ def with_worth(
     gains = _Gains(trace, by)
     findings = []
     for finding, change, note in zip(why.findings, changes, notes, strict=True):
-        findings.append(gains.with_gain(finding, change, note))
+        findings.append(gains.add_gain_to(finding, change, note))
 
     best_first = _rank_findings(trace, why, findings, gains.usual_ns, by)
     changes_with_gain = []
@@ -123,7 +123,7 @@ def with_worth(
         change = changes[n]
         if change is not None and _has_gain(findings[n]):
             changes_with_gain.append(change)
-    combined = gains.combined(changes_with_gain[:together])
+    combined = gains.estimate_combined_gain(changes_with_gain[:together])
     return replace(
         why,
         findings=tuple(findings[n] for n in best_first),
@@ -161,7 +161,7 @@ class _Gains:
         """The median length of the steps as recorded."""
         return lower_median(self._before.lengths)
 
-    def with_gain(
+    def add_gain_to(
         self, finding: Finding, change: Wanted | None, note: WorthNote | None
     ) -> Finding:
         """Add to a finding its gain, or a note why the gain is not known.
@@ -183,7 +183,7 @@ class _Gains:
         self.unknown_shares.append(result_after.unknown_share)
         return _add_gain(self._trace, finding, note, self._before, result_after)
 
-    def combined(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
+    def estimate_combined_gain(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
         """Estimate what some changes save of the median step if they are all made.
 
         Returns:
@@ -583,7 +583,7 @@ def _replay_changes(
             edit(change, draft)
         except WrongChangeError:
             return "not_found"
-    changed = draft.finished()
+    changed = draft.make_changed_graph()
     times = replay(changed)
     result = _measure_result(trace, changed, times, replay_late(changed, times), by)
     is_understood = result.unknown_share <= UNKNOWN
