@@ -330,12 +330,14 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
         graph_launches += 1
+
         captured = launch_range
         if change.is_of_steps:
             rows = graph.row[launches]
             captured = launch_range._replace(
                 begin=int(trace.start[rows[0]]), end=int(trace.end[rows].max())
             )
+
         _refuse_waits(draft, calls, captured)
         _launch_as_one_graph(draft, launches, launch_ns)
         _skip_own_time(draft, captured)
@@ -386,14 +388,16 @@ def _find_calls_between(draft: Draft, launch_range: LaunchRange) -> Rows:
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    call_start = trace.start[graph.row[calls]]
-    call_end = trace.end[graph.row[calls]]
-    starts_inside = call_start >= launch_range.begin
-    ends_inside = call_end <= launch_range.end
+    rows = graph.row[calls]
+    start = trace.start[rows]
+    starts_inside = start >= launch_range.begin
+    ends_inside = trace.end[rows] <= launch_range.end
     is_of_threads = np.isin(graph.lane[calls], launch_range.lanes)
-    inside = np.flatnonzero(starts_inside & ends_inside & is_of_threads)
-    by_start = np.argsort(call_start[inside], kind="stable")
-    return calls[inside[by_start]]
+    is_inside = starts_inside & ends_inside & is_of_threads
+
+    calls_inside = calls[is_inside]
+    by_start = np.argsort(start[is_inside], kind="stable")
+    return calls_inside[by_start]
 
 
 def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
@@ -415,12 +419,14 @@ def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
     starts_inside = trace.start[rows] >= captured.begin
     ends_inside = trace.end[rows] <= captured.end
     rows_inside = rows[starts_inside & ends_inside]
-    if len(rows_inside):
-        name = trace.name_of(int(rows_inside[0]))
-        reason = f"{name} runs between its launches"
-        raise WrongChangeError(
-            f"A graph cannot contain a wait for the device: {reason}."
-        )
+    if not len(rows_inside):
+        return
+
+    first_wait = trace.name_of(int(rows_inside[0]))
+    raise WrongChangeError(
+        "A graph cannot contain a wait for the device: "
+        f"{first_wait} runs between its launches."
+    )
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
@@ -441,8 +447,10 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     # A GPU task waits for what the thread does before its launch call (see graph.py).
     # So all tasks of the graph now wait for what is before the first call.
     all_tasks = draft.gpu_tasks
-    launching_rows = draft.trace.launch[graph.row[all_tasks]]
-    tasks = all_tasks[np.isin(launching_rows, graph.row[launches])]
+    rows_of_tasks = graph.row[all_tasks]
+    launching_rows = draft.trace.launch[rows_of_tasks]
+    is_of_graph = np.isin(launching_rows, graph.row[launches])
+    tasks = all_tasks[is_of_graph]
     draft.source[OTHER_LANE, tasks] = draft.source[SAME_LANE, first_launch]
     draft.residual[OTHER_LANE, tasks] = 0
 
@@ -459,7 +467,9 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     intervals = select.find_intervals(trace, graph, slices)
     nodes = select.find_calls_within(trace, graph, intervals)
     waits = nodes[graph.kind[nodes] == Node.WAIT]
-    known_waits = waits[graph.has_edge(OTHER_LANE, waits)]
+    waits_for_known_task = graph.has_edge(OTHER_LANE, waits)
+    known_waits = waits[waits_for_known_task]
+
     if not len(known_waits):
         raise NoMatchError(
             f"No call that matches {change.pattern} is known to wait for the device."
@@ -745,17 +755,18 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     draft.notes.append("host_unchanged")
     if len(kernels.nodes) < len(draft.gpu_tasks):
         draft.notes.append("unscaled")
-    earlier_or_later = np.maximum if draft.latest else np.minimum
 
-    def on_device(current_ns: Floats) -> Floats:
+    def scale_to_device(current_ns: Floats) -> Floats:
         """Return how long each kernel takes on the other device, in ns."""
         same_ratio_ns = current_ns * kernels.ratio
         # A kernel that another change made faster than its least time has no excess.
         least_ns = np.minimum(kernels.least_ns, current_ns)
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
-        return earlier_or_later(same_ratio_ns, same_excess_ns)
+        if draft.latest:
+            return np.maximum(same_ratio_ns, same_excess_ns)
+        return np.minimum(same_ratio_ns, same_excess_ns)
 
-    draft.scale_gpu_tasks(kernels.nodes, on_device)
+    draft.scale_gpu_tasks(kernels.nodes, scale_to_device)
 
 
 EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {

@@ -85,10 +85,12 @@ class Draft:
         self.unexplained[nodes] = 0
         self.remove_edges(OTHER_LANE, nodes)
 
-        tasks = nodes[self.graph.kind[nodes] == Node.GPU_TASK]
-        follows_another = tasks[self.lag[SAME_LANE, tasks] != NEVER]
-        self.lag[SAME_LANE, follows_another] = 0
-        self.residual[SAME_LANE, follows_another] = 0
+        is_gpu_task = self.graph.kind[nodes] == Node.GPU_TASK
+        tasks = nodes[is_gpu_task]
+        has_task_before = self.lag[SAME_LANE, tasks] != NEVER
+        later_tasks = tasks[has_task_before]
+        self.lag[SAME_LANE, later_tasks] = 0
+        self.residual[SAME_LANE, later_tasks] = 0
 
         # A negative lag lets a node begin before its source has ended. A source of no
         # length has nothing to overlap with.
@@ -233,11 +235,15 @@ class Draft:
         """
         graph = self.graph
         tasks = self.gpu_tasks
+        stream_of_task = graph.lane[tasks]
+
+        # A launch call that waits for a GPU task waits for room in the task's queue.
         launches = graph.nodes(Node.LAUNCH)
-        waited_for = graph.source[OTHER_LANE, launches]
-        waited_for = waited_for[graph.kind[waited_for] == Node.GPU_TASK]
-        for stream in distinct(graph.lane[waited_for]).tolist():
-            self._queue_launches_again_on(stream, tasks[graph.lane[tasks] == stream])
+        awaited = graph.source[OTHER_LANE, launches]
+        awaited_tasks = awaited[graph.kind[awaited] == Node.GPU_TASK]
+        full_streams = distinct(graph.lane[awaited_tasks])
+        for stream in full_streams.tolist():
+            self._queue_launches_again_on(stream, tasks[stream_of_task == stream])
 
     def _queue_launches_again_on(self, stream: int, tasks: Rows) -> None:
         """Make launch calls wait for room in the queue of one stream.
@@ -251,8 +257,9 @@ class Draft:
                 calls wait for one of them.
         """
         graph = self.graph
+        rows_of_launches = self.trace.launch[graph.row[tasks]]
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
-        launch_of_task = launch_of_row[self.trace.launch[graph.row[tasks]]]
+        launch_of_task = launch_of_row[rows_of_launches]
         has_launch = launch_of_task != ORIGIN_NODE
 
         # The queue holds as many tasks as lie between the task of a call that waited
@@ -264,11 +271,13 @@ class Draft:
         queue_length = int(tasks_between[waited_for_room].max())
 
         self.remove_edges(OTHER_LANE, launch_of_task[waited_for_room])
-        is_left = (
-            has_launch & ~self.is_removed[tasks] & ~self.is_removed[launch_of_task]
-        )
+        is_removed = self.is_removed[tasks] | self.is_removed[launch_of_task]
+        is_left = has_launch & ~is_removed
         remaining_tasks = tasks[is_left]
-        waiting_launches = launch_of_task[is_left][queue_length:]
+        remaining_launches = launch_of_task[is_left]
+
+        # The first ones find room without waiting.
+        waiting_launches = remaining_launches[queue_length:]
         now_makes_room = remaining_tasks[: len(waiting_launches)]
         self.source[OTHER_LANE, waiting_launches] = now_makes_room
         self.lag[OTHER_LANE, waiting_launches] = 0

@@ -98,8 +98,9 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
     @property
     def is_first_of_stream(self) -> Flags:
         """For each task, whether it is the first one of its stream."""
+        first_tasks = self.bounds[:-1]
         is_first = np.zeros(len(self.rows), dtype=np.bool_)
-        is_first[self.bounds[:-1]] = True
+        is_first[first_tasks] = True
         return is_first
 
     @property
@@ -118,7 +119,8 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
 
         Args:
             stream: The index of the stream.
-            called_at: When each call was made.
+            called_at: When each call was made, in ns of the file. What is launched at
+                the very time does not count.
             ended_by: If given, only tasks count that had ended by this time, and before
                 which all others had, too: in the example, at 30 ns only the first one.
 
@@ -126,13 +128,19 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
             A task for each call; NONE if there is none.
         """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
-        launched_at = self.launched_at[self.by_launch[of_stream]]
+        by_launch = self.by_launch[of_stream]
         last_to_end = self.last_to_end[of_stream]
-        count = np.searchsorted(launched_at, called_at)
+
+        # How many tasks, in the order of their launches, each call waits for.
+        task_count = np.searchsorted(self.launched_at[by_launch], called_at)
         if ended_by is not None:
-            ended_count = np.searchsorted(self.end[last_to_end], ended_by, side="right")
-            count = np.minimum(count, ended_count)
-        awaited: Rows = at(last_to_end, count - 1, missing=NONE)
+            # When all tasks up to each one had ended, which never descends.
+            all_ended_at = self.end[last_to_end]
+            ended_count = np.searchsorted(all_ended_at, ended_by, side="right")
+            task_count = np.minimum(task_count, ended_count)
+
+        last_launched = task_count - 1  # -1 for no task
+        awaited: Rows = at(last_to_end, last_launched, missing=NONE)
         return awaited
 
     def first_launched_after(self, stream: int, times: Int64s) -> Rows:
@@ -141,9 +149,11 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
         Returns:
             A task for each time; NONE if nothing was launched from then on.
         """
-        by_launch = self.by_launch[self.bounds[stream] : self.bounds[stream + 1]]
-        index = np.searchsorted(self.launched_at[by_launch], times)
-        next_task: Rows = at(by_launch, index, missing=NONE)
+        of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
+        by_launch = self.by_launch[of_stream]
+        launched_at = self.launched_at[by_launch]
+        launched_before = np.searchsorted(launched_at, times)
+        next_task: Rows = at(by_launch, launched_before, missing=NONE)
         return next_task
 
     def stream_of(self, tasks: Rows) -> Rows:
@@ -309,9 +319,12 @@ def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -
     process_of_stream = []
     for first, stop in pairwise(bounds.tolist()):
         is_known = launches.is_known[first:stop]
-        calls = launches.row[first:stop][is_known]
-        processes = trace.process_of_track[trace.track[calls]]
-        process_of_stream.append(int(processes[0]) if len(processes) else NONE)
+        known_calls = launches.row[first:stop][is_known]
+        process = NONE
+        if len(known_calls):
+            track = trace.track[known_calls[0]]
+            process = int(trace.process_of_track[track])
+        process_of_stream.append(process)
     return np.array(process_of_stream, dtype=np.intp)
 
 
@@ -337,8 +350,12 @@ def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     Waits for an event say in their args where the event was recorded. Waits without a
     correlation cannot be assigned to a call and are left out.
     """
-    rows = trace.rows_of(Role.SYNC)
-    rows = rows[trace.correlation[rows] > 0]
+    all_rows = trace.rows_of(Role.SYNC)
+    has_correlation = trace.correlation[all_rows] > 0
+    rows = all_rows[has_correlation]
+    thread = trace.thread_of_track[trace.track[rows]]  # numbers of streams
+
+    # Indexed by the number of a thread or stream; NONE for those without GPU work.
     index_of_stream = np.full(len(trace.tracks) + 1, NONE)
     index_of_stream[tasks.streams] = np.arange(len(tasks.streams))
 
@@ -349,7 +366,7 @@ def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     event_call = _find_calls_by_correlation(trace, events.correlation)
     return Syncs(
         call=_find_calls_by_correlation(trace, trace.correlation[rows]),
-        stream=index_of_stream[trace.thread_of_track[trace.track[rows]]],
+        stream=index_of_stream[thread],
         event_stream=np.where(events.thread != NONE, event_stream, NONE),
         event_call=np.where(events.correlation > 0, event_call, NONE),
         waits_for_event=waits_for_event,

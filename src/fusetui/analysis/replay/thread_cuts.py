@@ -291,8 +291,10 @@ def _group_overlapping(cuts: _Cuts, threads: Rows) -> _Groups:
         cuts: All cuts.
         threads: The threads whose cuts are grouped.
     """
-    by_time = np.lexsort((cuts.end, cuts.begin, cuts.thread))
-    by_time = by_time[np.isin(cuts.thread[by_time], threads)]
+    # The last key counts first: by thread, then by begin, then by end.
+    all_by_time = np.lexsort((cuts.end, cuts.begin, cuts.thread))
+    is_of_threads = np.isin(cuts.thread[all_by_time], threads)
+    by_time = all_by_time[is_of_threads]
     sorted_cuts = cuts.take(by_time)
     group = _number_overlapping(sorted_cuts)
     first_of_group = np.flatnonzero(begins_runs(group))
@@ -501,19 +503,26 @@ def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetime
 
     Args:
         trace: The trace.
-        threads: The threads.
+        threads: The numbers of the threads, as in Trace.thread_of_track.
         engines: Those of them that are engines. Only their ops count, as they do for
             handoffs (see find_outermost_work).
+
+    Returns:
+        Times in ns of the file. A thread without slices gets the greatest possible
+        number as its first time and the least one as its last.
     """
+    # Any time is before the greatest number, and after the least one.
     limits = np.iinfo(np.int64)
     first = np.full(len(threads), limits.max)
     last = np.full(len(threads), limits.min)
+
     index_of_thread = {thread: index for index, thread in enumerate(threads.tolist())}
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         counted_layers = (Layer.OPS,) if thread in engines else CPU_LAYERS
         index = index_of_thread.get(thread)
         if index is None or track.layer not in counted_layers or not len(track):
             continue
+        # Slices are sorted by start, but an earlier one may end later.
         first[index] = min(first[index], int(trace.start[track.first_row]))
         last[index] = max(last[index], int(trace.end[track.rows].max()))
     return _Lifetimes(first=first, last=last)
@@ -530,11 +539,15 @@ def _find_busiest_thread(trace: Trace) -> Rows:
     """
     for role in (Role.OP, Role.PYTHON, Role.CALL, Role.ANNOTATION):
         rows = trace.rows_of(role)
-        outermost = rows[trace.parent[rows] == NO_ROW]
-        if len(outermost):
-            threads = trace.thread_of_track[trace.track[outermost]]
-            # Slices of no length count too, so each gets one ns more.
-            return np.array([heaviest_id(threads, trace.dur[outermost] + 1)])
+        is_outermost = trace.parent[rows] == NO_ROW
+        outermost = rows[is_outermost]
+        if not len(outermost):
+            continue
+
+        # Slices of no length count too, so each gets one ns more.
+        ns_of_slice = trace.dur[outermost] + 1
+        thread_of_slice = trace.thread_of_track[trace.track[outermost]]
+        return np.array([heaviest_id(thread_of_slice, ns_of_slice)])
     return np.zeros(0, dtype=np.intp)
 
 
@@ -626,14 +639,16 @@ def _find_work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _Eng
     interval = asking_is_idle.place_of(engine_works.start)
     ends_in_interval = engine_works.end <= asking_is_idle.end[interval]
     is_inside = (interval != NO_INTERVAL) & ends_in_interval
-    inside_ns = (engine_works.end - engine_works.start)[is_inside].sum()
+    work_ns = engine_works.end - engine_works.start
+    inside_ns = work_ns[is_inside].sum()
     if inside_ns < MIN_SHARE_APART * engine_works.ns:
         is_inside[:] = False
 
     # The first and the last stretch of work in each interval.
     inside = np.flatnonzero(is_inside)
-    first = inside[begins_runs(interval[inside])]
-    last = inside[ends_runs(interval[inside])]
+    interval_of_inside = interval[inside]
+    first = inside[begins_runs(interval_of_inside)]
+    last = inside[ends_runs(interval_of_inside)]
 
     # Before its very first work, an engine has not been idle: it was not there.
     begin = engine_works.start[first]

@@ -147,14 +147,19 @@ def compute_slice_times(
         times: The times of its nodes in the replay.
 
     Returns:
-        The starts and the ends, in ns of the file, one per slice.
+        The starts and the ends, in ns of the file, each with one entry per slice, in
+        the order of the trace.
     """
     start = trace.start.copy()
     end = trace.end.copy()
-    tasks = graph.gpu_tasks
-    start[graph.row[tasks]] = times.begin[tasks] + graph.origin_ns
-    end[graph.row[tasks]] = times.end[tasks] + graph.origin_ns
 
+    # A kernel, copy or set is one node.
+    tasks = graph.gpu_tasks
+    rows_of_tasks = graph.row[tasks]
+    start[rows_of_tasks] = times.begin[tasks] + graph.origin_ns
+    end[rows_of_tasks] = times.end[tasks] + graph.origin_ns
+
+    # The slices of a thread reach over any number of nodes, or parts of them.
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         lane = _find_lane(graph, thread)
         if track.layer not in CPU_LAYERS or lane == NO_LANE:
@@ -221,12 +226,16 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
     launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
+    launched_rows = np.concatenate([no_rows, *rows_of_steps])
     task_of_row = graph.node_of(trace, Node.GPU_TASK)
-    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+
+    # All steps are on one thread.
+    track_of_first_step = trace.track[steps.rows[0]]
+    thread = int(trace.thread_of_track[track_of_first_step])
     return StepEnds(
         lane=_find_lane(graph, thread),
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
-        task=task_of_row[np.concatenate([no_rows, *rows_of_steps])],
+        task=task_of_row[launched_rows],
         step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
