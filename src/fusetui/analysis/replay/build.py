@@ -682,8 +682,10 @@ def _measure_switches(tasks: GpuTasks, latency: Int64s) -> Int64s:
     switches = np.zeros(len(tasks.streams), dtype=np.int64)
     could_start_at = tasks.launched_at + latency
     for stream, of_stream in enumerate(tasks.slices_of_streams):
+        # Each task but the first, with the one before it.
+        start = tasks.start[of_stream][1:]
         end_before = tasks.end[of_stream][:-1]
-        gap_ns = tasks.start[of_stream][1:] - end_before
+        gap_ns = start - end_before
         was_ready = could_start_at[of_stream][1:] <= end_before
         switch_ns = gap_ns[was_ready & (gap_ns <= MAX_SWITCH_NS)]
         if len(switch_ns):
@@ -710,9 +712,13 @@ def _measure_latency(trace: Trace) -> Int64s:
         by_few_gaps = devices.latency_of(gaps, fewest=1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
         by_many_gaps = devices.latency_ns
-        latency = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
-        process = trace.process_of_track[trace.track[devices.events]]
-        latency_of_process[process] = latency[devices.device_index(devices.events)]
+        latency_of_device = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
+
+        # A device is a process of the trace: the one that its events are in.
+        events = devices.events
+        process_of_event = trace.process_of_track[trace.track[events]]
+        device_of_event = devices.device_index(events)
+        latency_of_process[process_of_event] = latency_of_device[device_of_event]
     return latency_of_process
 
 
@@ -836,7 +842,8 @@ def _compute_residuals(
         ns of shape [2, nodes]; 0 on the other edge of each node.
     """
     residual = np.zeros_like(lag)
-    nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
+    is_work = (kind != Node.JOIN) & (kind != Node.ORIGIN)
+    nodes = np.flatnonzero(is_work)
     while len(nodes):
         edges_end = ended[source[:, nodes]] + lag[:, nodes]
         last_edge = np.argmax(edges_end, axis=0)
@@ -845,7 +852,8 @@ def _compute_residuals(
 
         # Move the residuals that belong to JOINs there, and repeat with these JOINs.
         last_source = source[last_edge, nodes]
-        delays_join = (late_ns > 0) & (kind[last_source] == Node.JOIN)
+        is_behind_join = kind[last_source] == Node.JOIN
+        delays_join = (late_ns > 0) & is_behind_join
         joins = last_source[delays_join]
         began[joins] += late_ns[delays_join]
         ended[joins] = began[joins]

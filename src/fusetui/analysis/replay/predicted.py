@@ -200,11 +200,14 @@ def _mark_kept_slices(trace: Trace, graph: Graph, start: Int64s, end: Int64s) ->
     Returns:
         A flag per slice of the recorded trace.
     """
+    # Slices of threads are replayed by the track, and GPU work by the slice.
     threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
-    is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
-    is_replayed_track = is_on_cpu & np.isin(trace.thread_of_track, threads)
+    layer_of_track = [track.layer for track in trace.tracks]
+    is_cpu_track = np.isin(layer_of_track, CPU_LAYERS)
+    is_replayed_track = is_cpu_track & np.isin(trace.thread_of_track, threads)
     is_replayed: Flags = is_replayed_track[trace.track]
-    is_replayed[graph.row[graph.gpu_tasks]] = True
+    rows_of_tasks = graph.row[graph.gpu_tasks]
+    is_replayed[rows_of_tasks] = True
 
     stands_for_slice = graph.row != NO_ROW
     removed_rows = graph.row[graph.is_removed & stands_for_slice]
@@ -242,12 +245,14 @@ def _lay_out_slices(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _La
 
     # Sort by track (those of a stream are one) and start; of equal starts the longer
     # slice first, so that parents precede children. The last key counts first.
-    first_track = _find_first_tracks(trace)[trace.track[rows]]
+    first_track_of_track = _find_first_tracks(trace)
+    first_track = first_track_of_track[trace.track[rows]]
     longer_first = start[rows] - end[rows]
     order = np.lexsort((rows, longer_first, start[rows], first_track))
     sorted_rows = rows[order]
     sorted_first_track = first_track[order]
 
+    # Divide the slices of each thread's track, and of each stream, into new tracks.
     ordered: list[Rows] = []
     tracks: list[Track] = []
     slices_so_far = 0

@@ -146,9 +146,10 @@ def _find_begins_of_stretches(
     # A thread that takes a batch waited for the data loader. That is understood, though
     # no edge has it, so all of the delay counts as lag.
     takes_batch = np.isin(nodes, graph.batches.node)
-    lag_is_over[takes_batch] = times.begin[nodes[takes_batch]]
+    nodes_with_batch = nodes[takes_batch]
+    lag_is_over[takes_batch] = times.begin[nodes_with_batch]
 
-    unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
+    unexplained_ns = np.minimum(graph.unexplained[nodes], graph.dur[nodes])
     begins = {
         StretchKind.KNOWN_DELAY: source_ended,
         StretchKind.UNEXPLAINED_DELAY: lag_is_over,
