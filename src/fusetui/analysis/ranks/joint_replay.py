@@ -69,7 +69,7 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         """The first row of each collective."""
         return np.flatnonzero(np.diff(self.collective_of_row, prepend=-1))
 
-    def last_arrival_ns(self, arrival_ns: Int64s) -> Int64s:
+    def find_last_arrivals(self, arrival_ns: Int64s) -> Int64s:
         """Return for each row when the last rank arrives at its collective.
 
         Args:
@@ -402,7 +402,7 @@ def _time_collectives(
     """
     arrived = whole.began[layout.kernel]
     ended = arrived + whole.lasted[layout.kernel]
-    last_arrived = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
+    last_arrived = arrivals.find_last_arrivals(arrived - arrivals.to_common_ns)
 
     whole.began[layout.arrival] = arrived
     whole.began[layout.join] = last_arrived[layout.joined]

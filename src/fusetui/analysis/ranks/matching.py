@@ -241,7 +241,8 @@ def match_collectives(ranks: Sequence[RankSummary]) -> Matched:
     # Sort the numbered rows by collective, then by rank. A collective with one row only
     # is shared with nobody.
     numbered = np.flatnonzero(_is_numbered(number_of_row))
-    by_number = numbered[np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))]
+    by_number_and_rank = np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))
+    by_number = numbered[by_number_and_rank]
     ranks_of_collective = np.diff(run_bounds(number_of_row[by_number]))
     is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
     of_one_rank = by_number[~is_shared]
@@ -430,7 +431,7 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     counts = rows_of_rank[rows_of_rank > 0]
     all_have_equally_many = counts.min() == counts.max()
     if all_have_equally_many:
-        return ordinals(rank)
+        return ordinals(rank)  # counts from 0 on each rank
 
     sequence = all_rows.sequence[rows]
     all_are_recorded = (sequence != NO_SEQUENCE).all()
@@ -466,7 +467,8 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     for rank in distinct(rank_of_row).tolist():
         summary = all_rows.ranks[rank]
         is_of_rank = rank_of_row == rank
-        issued = summary.collectives.issued[collective_of_row[is_of_rank]]
+        collectives_of_rank = collective_of_row[is_of_rank]
+        issued = summary.collectives.issued[collectives_of_rank]
         step_of_rank = _find_steps_of_issued(summary, issued, number_of_step)
 
         # `ordinals` counts how many precede; on reversed arrays, how many follow.
@@ -513,7 +515,8 @@ def _find_steps_of_issued(
     # Steps may have gaps in between, so the end of the step has to be looked at too.
     is_inside = issued[after_first_begin] < summary.step_end[last_begun]
     step = last_begun[is_inside]
-    number_of_collective[after_first_begin[is_inside]] = np.array(own_numbers)[step]
+    inside_step = after_first_begin[is_inside]
+    number_of_collective[inside_step] = np.array(own_numbers)[step]
     return number_of_collective
 
 
@@ -553,9 +556,12 @@ def _order_by_start(
     """
     collectives = _sort_by_first_start(by_number, number, all_rows.column("start"))
     rows = collectives.rows
-    first_rows = rows[collectives.first[:-1]]  # one row of each collective
+
+    # One row of each collective, for what is the same on all of its ranks.
+    first_rows = rows[collectives.first[:-1]]
     keys = [all_rows.keys[key] for key in all_rows.key[first_rows].tolist()]
     group_sizes = [key.group.size for key in keys]
+
     return Matched(
         ranks=all_rows.ranks,
         first=collectives.first,
@@ -605,9 +611,11 @@ def _sort_by_first_start(
 
     # Give each row the position of its collective in the new order, and sort by that.
     by_time = np.argsort(first_start, kind="stable")
-    position_of_row = np.repeat(rank_of_each(by_time), rows_of_collective)
+    position_of_collective = rank_of_each(by_time)
+    position_of_row = np.repeat(position_of_collective, rows_of_collective)
+    by_position = np.argsort(position_of_row, kind="stable")
     return _OrderedByStart(
-        rows=by_number[np.argsort(position_of_row, kind="stable")],
+        rows=by_number[by_position],
         first=prefix_sums(rows_of_collective[by_time]),
     )
 

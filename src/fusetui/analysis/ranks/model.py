@@ -132,8 +132,11 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
             kind_index = REGION_KINDS.index(kind)
             name_index = index_of_name.setdefault(name, len(index_of_name))
             time_rows.append((collective, kind_index, name_index, ns))
+
         for kind, ns in regions.left_out_ns.items():
-            left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
+            kind_index = REGION_KINDS.index(kind)
+            left_out_rows.append((collective, kind_index, ns))
+
     return PackedRegions(
         names=tuple(index_of_name),
         times=pack_table(np.array(time_rows, dtype=np.int64)),

@@ -349,7 +349,8 @@ def _measure_unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """
     delay_ns = graph.residual.max(axis=0)
     nodes = graph.nodes(Node.GPU_TASK, Node.LAUNCH, Node.WAIT)
-    late_nodes = nodes[delay_ns[nodes] > LATE_NS]
+    is_late = delay_ns[nodes] > LATE_NS
+    late_nodes = nodes[is_late]
     late_others = np.setdiff1d(late_nodes, collectives)
 
     # Count the collectives that ended in the last LATE_NS before each of them begins.
@@ -359,8 +360,9 @@ def _measure_unexplained_ns(graph: Graph, collectives: Rows) -> int:
     ended_long_before = np.searchsorted(ends, began - LATE_NS, side="left")
     follows_collective = ended_by_then > ended_long_before
 
+    following_nodes = late_others[follows_collective]
     delay_of_collectives = delay_ns[collectives].sum()
-    delay_of_others = delay_ns[late_others[follows_collective]].sum()
+    delay_of_others = delay_ns[following_nodes].sum()
     return int(delay_of_collectives + delay_of_others)
 
 
@@ -380,7 +382,8 @@ def drop_removed_collectives(
     Raises:
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    # For each rank's part in a collective.
+    # For each rank's part in a collective: whether a change removes it there, and
+    # whether it lasts as long as before.
     arrivals = graphs.arrivals
     is_removed = np.zeros(len(arrivals.node), dtype=np.bool_)
     keeps_length = np.zeros(len(arrivals.node), dtype=np.bool_)

@@ -145,7 +145,8 @@ class _SumsOfDelays:
         """
         self.delay_ns += delay.ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay.ns)
-        compared_rows = others[_choose_evenly_spaced(len(others))].tolist()
+        compared = _choose_evenly_spaced(len(others))
+        compared_rows = others[compared].tolist()
         for difference in self._work_before.list_differences(delay.row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
@@ -176,20 +177,18 @@ def _list_delays_in_late_steps(facts: JobFacts, rank: int) -> list[_Delay]:
         facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
+    # For each delay: its step, and whether it is one of this rank in a late step.
     delays = facts.charged.own_delays
     step = facts.steps.step_of_row[delays.row]
     is_in_step = facts.steps.is_in_step[delays.row]
     is_of_rank = facts.matched.rank[delays.row] == rank
-    is_late_step = facts.caused.is_late_in_step[rank]
+    is_late_step = facts.caused.is_late_in_step[rank]  # per step
+    # A delay before all steps looks up the last one, which is not used.
+    is_listed = is_of_rank & is_in_step & is_late_step[step]
 
-    selected = np.flatnonzero(is_of_rank & is_in_step)
-    selected = selected[is_late_step[step[selected]]]
-    return [
-        _Delay(row=row, ns=ns)
-        for row, ns in zip(
-            delays.row[selected].tolist(), delays.ns[selected].tolist(), strict=True
-        )
-    ]
+    rows = delays.row[is_listed].tolist()
+    ns_of_rows = delays.ns[is_listed].tolist()
+    return [_Delay(row=row, ns=ns) for row, ns in zip(rows, ns_of_rows, strict=True)]
 
 
 def _find_other_rows(matched: Matched, row: int) -> Rows:

@@ -423,24 +423,26 @@ class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
 
 
 def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
-    """Return the kernels that compute, on the stream on which they take the most time.
+    """Find the kernels that compute, on the stream on which they take the most time.
 
-    Kernels whose launch is unknown are left out.
+    They are in the order of their launches. Kernels whose launch is unknown are left out.
     """
     kernels = trace.rows_of(Role.KERNEL)
     has_launch = trace.launch[kernels] != NO_ROW
     computing = kernels[~communicates(trace, kernels) & has_launch]
+
     if len(computing):
         track = trace.track[computing]
         busy_ns = summed(track, trace.dur[computing], len(trace.tracks))
         busiest_track = np.argmax(busy_ns)
         computing = computing[track == busiest_track]
 
-    launched = trace.start[trace.launch[computing]]
+    launch_calls = trace.launch[computing]
+    launched = trace.start[launch_calls]
     by_launch = np.argsort(launched, kind="stable")
+    sorted_end = trace.end[computing][by_launch]
     return _LaunchedCompute(
-        launched=launched[by_launch],
-        latest_end=np.maximum.accumulate(trace.end[computing[by_launch]]),
+        launched=launched[by_launch], latest_end=np.maximum.accumulate(sorted_end)
     )
 
 
@@ -485,9 +487,11 @@ def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
 
     has_issuer = issued.issuer != NO_ROW
     is_launched = trace.launch[issued.rows] != NO_ROW
-    has_own_launch = has_issuer & is_launched
-    has_own_launch[has_issuer] &= events_of_call[issued.issuer[has_issuer]] == 1
-    return np.asarray(has_own_launch)
+
+    known_issuers = issued.issuer[has_issuer]
+    launches_one_event = np.zeros(len(issued.rows), dtype=np.bool_)
+    launches_one_event[has_issuer] = events_of_call[known_issuers] == 1
+    return np.asarray(is_launched & launches_one_event)
 
 
 RESUMED_NS = 5_000

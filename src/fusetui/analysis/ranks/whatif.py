@@ -523,7 +523,7 @@ def _sum_arrivals(
         rank_count: How many ranks the job has.
     """
     common_arrived = arrived + arrivals.to_common_ns
-    waits_ns = arrivals.last_arrival_ns(arrived) - common_arrived
+    waits_ns = arrivals.find_last_arrivals(arrived) - common_arrived
 
     # Sort the rows of each collective by arrival; its last two rows arrive last.
     by_arrival = np.lexsort((common_arrived, arrivals.collective_of_row))
