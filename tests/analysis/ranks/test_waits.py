@@ -165,5 +165,5 @@ def test_waits_of_each_step() -> None:
     strip = make_strip(explained(ranks))
     assert strip.steps == ("ProfilerStep#0", "ProfilerStep#1")
     assert strip.waited.tolist() == [[30 * US, 20 * US], [0, 0]]
-    assert strip.shares(0, 80) == pytest.approx((1.0, 2 / 3))
-    assert strip.shares(0, 1) == (1.0,)
+    assert strip.measure_shares(0, 80) == pytest.approx((1.0, 2 / 3))
+    assert strip.measure_shares(0, 1) == (1.0,)

@@ -63,7 +63,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     steps: tuple[str, ...]
     waited: Int64s  # [ranks, steps], in ns
 
-    def shares(self, rank: int, width: int) -> tuple[float, ...]:
+    def measure_shares(self, rank: int, width: int) -> tuple[float, ...]:
         """Return how long a rank waited in each step, for a strip with one character
         per step.
 
@@ -249,11 +249,12 @@ def _make_rank_rows(
         position_of_straggler[straggler.rank] = position
     behind_stragglers = len(stragglers)
 
-    def order(row: model.RankRow) -> tuple[int, int, int]:
+    def sort_key(row: model.RankRow) -> tuple[int, int, int]:
         position = position_of_straggler.get(row.rank, behind_stragglers)
-        return position, -row.caused_ns, row.rank
+        most_caused_first = -row.caused_ns
+        return position, most_caused_first, row.rank
 
-    return sorted(rows, key=order)
+    return sorted(rows, key=sort_key)
 
 
 def _make_rank_row(
@@ -392,13 +393,19 @@ def _describe_wait(matched: Matched, waits: Waits, row: int) -> model.WorstWait 
     """
     if row == NO_ROW:
         return None
+
     collective = int(matched.collective_of_row[row])
     last_rank = int(waits.last_rank[collective])
+    for_rank = None
+    if last_rank != UNKNOWN:
+        for_rank = matched.ranks[last_rank].rank
+
+    recording_began_ns = matched.rank_at(row).begin_ns
     return model.WorstWait(
         name=matched.names[collective],
-        start_ns=int(matched.start[row]) - matched.rank_at(row).begin_ns,
+        start_ns=int(matched.start[row]) - recording_began_ns,
         wait_ns=int(waits.wait_ns[row]),
-        for_rank=matched.ranks[last_rank].rank if last_rank != UNKNOWN else None,
+        for_rank=for_rank,
     )
 
 

@@ -55,7 +55,7 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
         """How many ranks the largest of the groups has."""
         return max(group.size for group in self.group_of_rank)
 
-    def spread_ns(self, start: Int64s, end: Int64s) -> float:
+    def measure_spread_ns(self, start: Int64s, end: Int64s) -> float:
         """Measure how far the ends of collectives lie apart within these groups.
 
         If collectives are of this kind of group, they end at nearly the same time on
@@ -373,7 +373,7 @@ def _choose_fitting_kind(
     # Tables of shape [ranks, steps].
     start_table = np.stack(starts)
     end_table = np.stack(ends)
-    spreads_ns = [kind.spread_ns(start_table, end_table) for kind in kinds]
+    spreads_ns = [kind.measure_spread_ns(start_table, end_table) for kind in kinds]
     max_spread_ns = max(MAX_SPREAD_RATIO * min(spreads_ns), SMALL_SPREAD_NS)
     size_of_fitting: dict[int, int] = {}
     for index, (kind, spread_ns) in enumerate(zip(kinds, spreads_ns, strict=True)):

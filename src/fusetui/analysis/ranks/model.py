@@ -64,7 +64,7 @@ class RegionTimes(msgspec.Struct, frozen=True):
     # left out is missing
     left_out_ns: dict[str, int]
 
-    def at_least(self, region: CodeRegion) -> int:
+    def min_ns_of(self, region: CodeRegion) -> int:
         """Return for how many ns the thread was certainly in a code region; 0 if it is
         not listed.
 
@@ -72,7 +72,7 @@ class RegionTimes(msgspec.Struct, frozen=True):
         """
         return self.ns.get(region, 0)
 
-    def at_most(self, region: CodeRegion) -> int:
+    def max_ns_of(self, region: CodeRegion) -> int:
         """Return for how many ns at most the thread can have been in a code region.
 
         A region that is left out took no longer than the longest one of its kind that
@@ -93,7 +93,7 @@ class PackedRegions(msgspec.Struct, frozen=True):
     # which is the longest time of a name that is left out; no row where none is
     left_out: bytes
 
-    def by_collective(self) -> dict[int, RegionTimes]:
+    def unpack(self) -> dict[int, RegionTimes]:
         """Return the code regions before each collective, by its index in Collectives.
 
         Collectives for which they are unknown are missing.
@@ -118,7 +118,7 @@ LEFT_OUT_COLUMNS = 3  # of PackedRegions.left_out
 def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     """Compress the code regions before collectives.
 
-    `PackedRegions.by_collective` turns the result back.
+    `PackedRegions.unpack` turns the result back.
 
     Args:
         before: The regions before each collective, by its index.

@@ -136,10 +136,11 @@ def build_graphs(
     for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
         graph = _build_rank_graph(facts, arrivals, index, trace)
-        own_changes = [
+        # Those without a rank are of all ranks.
+        changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
-        with_changes = _apply_changes(trace, graph, own_changes, error_of_change)
+        with_changes = _apply_changes(trace, graph, changes_of_rank, error_of_change)
         applied |= with_changes.applied
         notes |= dict.fromkeys(with_changes.notes)
         rank_graphs.append(_collect_rank_graph(trace, graph, with_changes))
@@ -251,7 +252,7 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
     if _measure_unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
         raise NoAnswerError("not_linked")
 
-    # Even without a change, `changed` corrects the edges of overlapping work.
+    # Even without a change, `apply_changes` corrects the edges of overlapping work.
     unchanged, _ = apply_changes(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
@@ -280,6 +281,7 @@ def _apply_changes(
             error_of_change[change.text] = error
         else:
             applied.append(change)
+
     changed_graph, notes = apply_changes(
         trace, graph, [change.change for change in applied]
     )
@@ -320,6 +322,9 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
         trace: The trace of the rank.
         graph: Its graph.
         collectives: The indices of the collectives, in the order of issue.
+
+    Returns:
+        A node for each of `collectives`.
 
     Raises:
         NoAnswerError: If one of them is no kernel, so that it has no node.

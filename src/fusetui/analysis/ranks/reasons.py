@@ -95,7 +95,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
         if matched.row[delay.row] == first_collective:
             begin_of_first = _measure_late_begin(matched, facts.clocks, delay, others)
         if begin_of_first is None:
-            sums.add(delay, others)
+            sums.add_delay(delay, others)
         else:
             late_begin = begin_of_first
             outside_ns += delay.ns
@@ -107,7 +107,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
         begins_after_ns=late_begin.after_ns if late_begin else None,
         begins_after_rank=late_begin.after_rank if late_begin else None,
         has_step=late_begin.is_step if late_begin else False,
-        excess=sums.largest(),
+        excess=sums.list_largest_excess(),
     )
 
 
@@ -125,7 +125,7 @@ class _SumsOfDelays:
         """Begin without delays.
 
         Args:
-            matched: The collectives of the job, of which `add` takes rows.
+            matched: The collectives of the job, of which `add_delay` takes rows.
         """
         self._work_before = _WorkBeforeCollectives(matched)
         self._longer_ns: Counter[CodeRegion] = Counter()
@@ -133,7 +133,7 @@ class _SumsOfDelays:
         self.delay_ns = 0
         """All delays together."""
 
-    def add(self, delay: _Delay, others: Rows) -> None:
+    def add_delay(self, delay: _Delay, others: Rows) -> None:
         """Add a delay of the rank before one collective, and what explains it.
 
         It is compared for how long this rank and the others were in each region of the
@@ -152,7 +152,7 @@ class _SumsOfDelays:
             explained_ns = min(difference.ns, max_explained_ns)
             self._explained_ns[difference.region] += explained_ns
 
-    def largest(self) -> tuple[Excess, ...]:
+    def list_largest_excess(self) -> tuple[Excess, ...]:
         """Return the code regions that explain most of the delays, the largest first.
 
         A region is an op, a module, a Python function or a class of GPU time. There are
@@ -375,9 +375,9 @@ class _WorkBeforeCollectives:
         differences: list[_Difference] = []
         for region in all_regions:
             most_ns_of_others = [
-                regions.at_most(region) for regions in regions_of_others
+                regions.max_ns_of(region) for regions in regions_of_others
             ]
-            ns = own_regions.at_least(region) - median(most_ns_of_others)
+            ns = own_regions.min_ns_of(region) - median(most_ns_of_others)
             differences.append(_Difference(region=region, ns=ns))
         return differences
 
@@ -423,7 +423,7 @@ class _WorkBeforeCollectives:
         collective = int(self._matched.row[row])
         if rank not in self._regions:
             compressed = self._matched.ranks[rank].regions
-            self._regions[rank] = compressed.by_collective()
+            self._regions[rank] = compressed.unpack()
         return self._regions[rank].get(collective)
 
 

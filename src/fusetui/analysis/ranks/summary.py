@@ -104,7 +104,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         trace: The trace.
         path: Where it lies.
     """
-    issued = _first_collectives(find_collectives(trace))
+    issued = _keep_first_collectives(find_collectives(trace))
     groups = _list_groups(trace, issued)
     names = list(dict.fromkeys(collective.name for collective in issued.collectives))
     ended_before = _find_latest_ends_before(trace, issued)
@@ -192,7 +192,7 @@ def _collect_inferences(issued: IssuedCollectives) -> tuple[str, ...]:
     return tuple(dict.fromkeys(inferred))
 
 
-def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
+def _keep_first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
     """Return the first MAX_COLLECTIVES collectives."""
     return IssuedCollectives(
         rows=issued.rows[: model.MAX_COLLECTIVES],
@@ -425,7 +425,8 @@ class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
 def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
     """Find the kernels that compute, on the stream on which they take the most time.
 
-    They are in the order of their launches. Kernels whose launch is unknown are left out.
+    They are in the order of their launches. Kernels whose launch is unknown are left
+    out.
     """
     kernels = trace.rows_of(Role.KERNEL)
     has_launch = trace.launch[kernels] != NO_ROW

@@ -247,6 +247,7 @@ def _replay_and_compare(
     """
     graphs = build_graphs(facts, changes, cached=cached)
     job = _replay_before_and_after(graphs, changes)
+
     residual_share = max(
         *(rank.residual_share for rank in graphs.ranks),
         job.before.residual_share,
@@ -271,7 +272,10 @@ def _replay_and_compare(
     # not matter if the change is that nobody waits for them.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
-    notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
+    notes = graphs.notes
+    if batches_unknown:
+        notes = (*notes, "batches_unknown")
+
     is_exact = residual_share == 0 and uncertainty_ns == 0
     saves_at_most = _is_upper_bound(changes, graphs, is_exact=is_exact)
     is_bound = saves_at_most or never_waits or batches_unknown
@@ -459,7 +463,17 @@ def _compare_rank_effects(
     before: _ArrivalSums,
     after: _ArrivalSums,
 ) -> tuple[RankThen, ...]:
-    """Compare how each rank arrives at collectives before and after the changes."""
+    """Compare how each rank arrives at collectives before and after the changes.
+
+    Args:
+        summaries: The ranks.
+        graphs: Their graphs.
+        before: How each rank arrives without the changes.
+        after: How it arrives with them.
+
+    Returns:
+        One entry per rank, in the order of `summaries`.
+    """
     effects: list[RankThen] = []
     for index, (summary, rank) in enumerate(zip(summaries, graphs.ranks, strict=True)):
         effect = RankThen(

@@ -117,6 +117,7 @@ def _scale_durations(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
+
     trace = draft.trace
     graph = draft.graph
     if change.what == "comm":
@@ -191,7 +192,8 @@ def _shorten_to_bound(draft: Draft, kernels: Rows, pattern: str) -> None:
     trace = draft.trace
     least_of_row = np.full(len(trace), UNKNOWN_BOUND)
     least_of_row[trace.gpu_rows] = describe_kernels(trace).bounded.bound_ns
-    least_ns = least_of_row[draft.graph.row[kernels]]
+    rows = draft.graph.row[kernels]
+    least_ns = least_of_row[rows]
     is_known = least_ns != UNKNOWN_BOUND
     if not is_known.any():
         raise WrongChangeError(
@@ -241,8 +243,10 @@ def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
         draft.notes.append("some_runs_keep_their_time")
     share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
     fused_ns = share_of_time * runs.ns
+
     node_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
-    first_kernels = node_of_row[runs.rows[runs.begin]]
+    first_rows = runs.rows[runs.begin]
+    first_kernels = node_of_row[first_rows]
     draft.scale_gpu_tasks(first_kernels, lambda _: fused_ns)
 
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
@@ -504,8 +508,11 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
 
     batches_of_threads = [len(cover.start) for cover in loading.values()]
     if max(batches_of_threads) < MIN_LOADED_BATCHES:
-        reason = "when a worker would have started it is unknown"
-        raise WrongChangeError(f"Only one batch is loaded, and {reason}.")
+        raise WrongChangeError(
+            "Only one batch is loaded, and when a worker would have started it is "
+            "unknown."
+        )
+
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
     for lane, cover in loading.items():
@@ -526,8 +533,12 @@ def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> 
     """
     graph = draft.graph
     ready = _predict_ready_batches(loading, workers)
-    nodes = np.flatnonzero(graph.lane == lane)
-    first_node_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
+
+    # For each batch the first node that begins when it had been loaded, or later.
+    nodes_of_thread = np.flatnonzero(graph.lane == lane)
+    index = np.searchsorted(graph.began[nodes_of_thread], loading.end)
+    first_node_after = nodes_of_thread[index]
+
     has_free_edge = ~graph.has_edge(OTHER_LANE, first_node_after)
     waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
@@ -588,7 +599,8 @@ def _find_communication(draft: Draft) -> Rows:
         NoMatchError: If there are none.
     """
     tasks = draft.gpu_tasks
-    communication = tasks[communicates(draft.trace, draft.graph.row[tasks])]
+    is_communication = communicates(draft.trace, draft.graph.row[tasks])
+    communication = tasks[is_communication]
     if not len(communication):
         raise NoMatchError("The trace has no communication between devices.")
     return communication

@@ -243,7 +243,7 @@ class GraphDraft:
             longer = np.concatenate((column, getattr(other, name)), axis=-1)
             setattr(self, name, longer)
 
-    def late_ns(self, nodes: Rows) -> Int64s:
+    def measure_lateness(self, nodes: Rows) -> Int64s:
         """Measure how much later some nodes begin than their edges explain.
 
         An edge explains a begin by the end of its source and the usual delay after it.
@@ -333,7 +333,7 @@ def _connect_streams(
         How many waits were inferred.
     """
     recorded = merge_by_waiting([*find_recorded_waits(trace, tasks, syncs)])
-    late = np.flatnonzero(draft.late_ns(layout.task) > LATE_NS)
+    late = np.flatnonzero(draft.measure_lateness(layout.task) > LATE_NS)
     waits_as_recorded = np.isin(late, recorded.waiting)
     inferred = infer_waits(trace, tasks, late[~waits_as_recorded])
     waits = _collect_waits_of_gpu_tasks(trace, tasks, [recorded, inferred])
@@ -753,7 +753,7 @@ def _finish_graph(
     source, lag = _renumber_edges(draft, order, new_node)
     _set_times_of_joins(kind, began, ended, source, lag)
     residual = _compute_residuals(kind, began, ended, source, lag)
-    # When a batch is ready is bounded by the replay itself, see replay.Ready.
+    # When a batch is ready is bounded by the replay itself, see replay.BatchReadiness.
     batches = renumber_batches(batches, new_node)
     residual[:, batches.node] = 0
 

@@ -28,7 +28,7 @@ from fusetui.trace.model.intervals import NO_INTERVAL
 class Draft:
     """Copies of the columns of a graph, for changes to write to.
 
-    Each change edits them; `finished` then makes a graph of them.
+    Each change edits them; `make_changed_graph` then makes a graph of them.
     """
 
     def __init__(self, trace: Trace, graph: Graph, latest: bool) -> None:

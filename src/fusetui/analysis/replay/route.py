@@ -81,7 +81,7 @@ class CriticalPath(NamedTuple):
         """
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
-    def since(self, begin: int) -> CriticalPath:
+    def cut_before(self, begin: int) -> CriticalPath:
         """Cut off the part of the path before a time, and return the rest.
 
         Earlier stretches remain, but have no length.
@@ -206,9 +206,11 @@ def measure_residual_share(graph: Graph, times: Times, device: Id) -> float:
     has_launch = launch != ORIGIN_NODE
     launched_at = np.where(has_launch, times.end[launch], times.begin[nodes])
     first_launch = int(launched_at.min())
-    last_node = int(nodes[np.argmax(times.end[nodes])])
+
+    index_of_last = np.argmax(times.end[nodes])
+    last_node = int(nodes[index_of_last])
     critical_path = find_critical_path(graph, times, last_node)
-    return critical_path.since(first_launch).unknown_share
+    return critical_path.cut_before(first_launch).unknown_share
 
 
 def measure_late_share(graph: Graph, critical_path: CriticalPath) -> float:

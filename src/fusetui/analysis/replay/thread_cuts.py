@@ -173,12 +173,15 @@ def find_thread_cuts(trace: Trace) -> ThreadCuts:
     count that launch work, or that work for such threads; in a trace without GPU work
     it is the busiest thread.
     """
-    launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    launches = launches[launches != NO_ROW]
+    launch_of_event = trace.launch[trace.gpu_rows]
+    known_launches = launch_of_event[launch_of_event != NO_ROW]
+    launches = distinct(known_launches).astype(np.intp)
     launching = _find_launching_threads(trace, launches)
     handoffs = _find_handoffs(trace, launching)
     threads = _list_replayed_threads(launching, handoffs)
 
+    # Merge the cuts of all sources that overlap. The first source is waits for batches,
+    # and the next three are the handoffs.
     sources = [
         _make_batch_cuts(trace),
         *_make_handoff_cuts(handoffs),
@@ -187,17 +190,18 @@ def find_thread_cuts(trace: Trace) -> ThreadCuts:
     ]
     cuts = _join_cuts(sources)
     groups = _group_overlapping(cuts, threads)
-    groups_of_batches, asking_waits, engine_waits, engine_is_done = _split_by_source(
-        groups.of_cut, sources
-    )[:4]
+    groups_of_sources = _split_by_source(groups.of_cut, sources)
+    groups_of_batches = groups_of_sources[0]
     handoff_groups = HandoffCuts(
-        asking_waits=asking_waits,
-        engine_waits=engine_waits,
-        engine_is_done=engine_is_done,
+        asking_waits=groups_of_sources[1],
+        engine_waits=groups_of_sources[2],
+        engine_is_done=groups_of_sources[3],
     )
 
-    behind_last_thread = threads[-1:] + 1  # empty if there are no threads
+    # A number behind the last thread ends the bounds; empty if there are no threads.
+    behind_last_thread = threads[-1:] + 1
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
+
     lifetimes = _find_lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(

@@ -8,7 +8,7 @@ delays stay as they are in a replay, though a real program might lose them. So a
 depends on the share of the critical path that they take.
 
 When workers of a data loader have a batch ready after a change has only bounds. So a
-replay has an early and a late result, see replay.Ready.
+replay has an early and a late result, see replay.BatchReadiness.
 """
 
 from __future__ import annotations
@@ -654,7 +654,7 @@ def _sum_up_limit(
     ends_in_steps = ~graph.is_removed & (times.end <= end)
     last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
     critical_path = find_critical_path(graph, times, last_node)
-    return sum_up_path(trace, graph, critical_path.since(begin))
+    return sum_up_path(trace, graph, critical_path.cut_before(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
