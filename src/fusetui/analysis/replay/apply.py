@@ -624,7 +624,8 @@ def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     node_before = _find_nodes_before(draft, communication, is_communication)
 
     followers = _find_followers(draft, is_communication)
-    new_source = node_before[draft.source[SAME_LANE, followers]]
+    old_source = draft.source[SAME_LANE, followers]
+    new_source = node_before[old_source]
     is_same_lane = graph.lane[new_source] == graph.lane[followers]
     has_source = (new_source != ORIGIN_NODE) & is_same_lane
     draft.source[SAME_LANE, followers] = new_source
@@ -651,13 +652,17 @@ def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
     # The task of a follower is the first one on its stream from the follower on.
     tasks = draft.gpu_tasks
     task_of_follower = np.empty_like(followers)
-    for stream in distinct(graph.lane[followers]).tolist():
-        tasks_of_stream = tasks[graph.lane[tasks] == stream]
-        is_of_stream = graph.lane[followers] == stream
+    stream_of_task = graph.lane[tasks]
+    stream_of_follower = graph.lane[followers]
+    for stream in distinct(stream_of_follower).tolist():
+        tasks_of_stream = tasks[stream_of_task == stream]
+        is_of_stream = stream_of_follower == stream
         index = np.searchsorted(tasks_of_stream, followers[is_of_stream])
         task_of_follower[is_of_stream] = tasks_of_stream[index]
-    not_communicating: Rows = followers[~is_communication[task_of_follower]]
-    return not_communicating
+
+    is_before_communication = is_communication[task_of_follower]
+    other_followers: Rows = followers[~is_before_communication]
+    return other_followers
 
 
 def _find_nodes_before(

@@ -333,9 +333,13 @@ def _connect_streams(
         How many waits were inferred.
     """
     recorded = merge_by_waiting([*find_recorded_waits(trace, tasks, syncs)])
-    late = np.flatnonzero(draft.measure_lateness(layout.task) > LATE_NS)
-    waits_as_recorded = np.isin(late, recorded.waiting)
-    inferred = infer_waits(trace, tasks, late[~waits_as_recorded])
+
+    # Infer what late tasks wait for, unless that was recorded.
+    is_late = draft.measure_lateness(layout.task) > LATE_NS
+    late_tasks = np.flatnonzero(is_late)
+    waits_as_recorded = np.isin(late_tasks, recorded.waiting)
+    inferred = infer_waits(trace, tasks, late_tasks[~waits_as_recorded])
+
     waits = _collect_waits_of_gpu_tasks(trace, tasks, [recorded, inferred])
     pairs_of_nodes = WaitPairs(
         waiting=layout.task[waits.waiting], awaited=layout.task[waits.awaited]
@@ -351,8 +355,10 @@ def _find_origin(cuts: ThreadCuts, tasks: GpuTasks) -> int:
 
     Returns 0 if the trace has neither.
     """
-    first_tasks = tasks.start[tasks.bounds[:-1]]
-    return min([*cuts.first.tolist(), *first_tasks.tolist()], default=0)
+    first_tasks = tasks.bounds[:-1]  # of each stream
+    begins_of_streams = tasks.start[first_tasks].tolist()
+    begins_of_threads = cuts.first.tolist()
+    return min([*begins_of_threads, *begins_of_streams], default=0)
 
 
 def _collect_waits_of_calls(
@@ -409,7 +415,8 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
-    synchronizations = waits[trace.matching(rows, SYNCHRONIZES.search)]
+    is_synchronization = trace.matching(rows, SYNCHRONIZES.search)
+    synchronizations = waits[is_synchronization]
     returned_after_ns = draft.ended[synchronizations] - draft.began[synchronizations]
     unexplained_ns = np.maximum(returned_after_ns - MAX_RETURN_NS, 0)
     draft.unexplained[synchronizations] = unexplained_ns
@@ -422,6 +429,7 @@ def _list_lanes(trace: Trace, cuts: ThreadCuts, tasks: GpuTasks) -> tuple[Lane, 
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer is Layer.STREAM:
             device_of_stream[thread] = track.pid
+
     threads = [Lane(thread) for thread in cuts.threads.tolist()]
     streams = [
         Lane(stream, is_stream=True, device=device_of_stream[stream])
@@ -658,8 +666,9 @@ def _measure_usual_delays(trace: Trace, tasks: GpuTasks) -> _Delays:
     Two delays are measured: the switch of a stream from one to the next, and the
     latency from the launch call.
     """
+    latency_of_process = _measure_latency(trace)
     process_of_task = trace.process_of_track[trace.track[tasks.rows]]
-    latency = _measure_latency(trace)[process_of_task]
+    latency = latency_of_process[process_of_task]
     return _Delays(switch=_measure_switches(tasks, latency), latency=latency)
 
 
@@ -823,7 +832,8 @@ def _set_times_of_joins(
     need the one before it.
     """
     for join in np.flatnonzero(kind == Node.JOIN).tolist():
-        sources_done = (ended[source[:, join]] + lag[:, join]).max()
+        ends_of_sources = ended[source[:, join]]
+        sources_done = (ends_of_sources + lag[:, join]).max()
         began[join] = sources_done
         ended[join] = sources_done
 

@@ -42,6 +42,7 @@ class Draft:
         self.trace = trace
         self.graph = graph
         self.latest = latest
+
         self.dur = graph.dur.copy()
         self.unexplained = graph.unexplained.copy()
         self.source = graph.source.copy()
@@ -115,7 +116,8 @@ class Draft:
         """
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
         effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
-        recorded_ns = effective_of_row[self.graph.row[nodes]]
+        rows = self.graph.row[nodes]
+        recorded_ns = effective_of_row[rows]
         overlap_ns = self.graph.lasted[nodes] - recorded_ns
 
         # An earlier change may have made the task shorter than the overlap.
@@ -159,6 +161,7 @@ class Draft:
         wait_ends = self.graph.began[batches.node]
         wait_begins = wait_ends - batches.waited
         still_waits = np.ones(len(lane), dtype=np.bool_)
+
         for lane_of_thread, cover in intervals.items():
             is_of_thread = lane == lane_of_thread
             interval = cover.place_of(wait_begins)

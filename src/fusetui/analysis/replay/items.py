@@ -281,7 +281,9 @@ def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> 
         ns of the file per task.
     """
     last_known = last_marked_of_group(launches.is_known, bounds)
-    call_began = trace.start[launches.row[last_known]]
+    # NONE looks up the call of the last task, which is not used.
+    call = launches.row[last_known]
+    call_began = trace.start[call]
     return np.where(last_known != NONE, call_began, trace.begin_ns)
 
 
@@ -529,8 +531,10 @@ def _find_recorded_waits_of_calls(
         Calls, as cuts, with the tasks that they wait for.
     """
     for stream in range(len(tasks.streams)):
-        waits = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
-        launched_before = trace.start[recorded.launched_before_row[waits]]
+        is_of_stream = recorded.stream == stream
+        waits = np.flatnonzero(recorded.is_recorded & is_of_stream)
+        before_row = recorded.launched_before_row[waits]
+        launched_before = trace.start[before_row]
         awaited = tasks.find_awaited(stream, launched_before)
         yield _make_known_pairs(waiting=calls.cut[waits], awaited=awaited)
 
@@ -631,12 +635,13 @@ def _find_waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
     """
     cut = np.flatnonzero(cuts.kind == Node.WAIT)
     row = cuts.row[cut]
+    track = trace.track[row]
     return _WaitingCalls(
         cut=cut,
         row=row,
         begin=cuts.begin[cut],
         end=cuts.end[cut],
-        process=trace.process_of_track[trace.track[row]],
+        process=trace.process_of_track[track],
         for_device=trace.matching(row, WAITS_FOR_DEVICE.search),
         for_event=trace.matching(row, WAITS_FOR_EVENT.search),
         is_synchronization=trace.matching(row, SYNCHRONIZES.search),
@@ -660,9 +665,11 @@ def _find_waits_for_own_launch(
     kind_of_launch = at(cuts.kind, tasks.launch_cut, missing=no_kind)
     may_be_awaited = np.flatnonzero(kind_of_launch == Node.WAIT)
 
-    is_copy_to_device = trace.matching(tasks.rows[may_be_awaited], TO_DEVICE.search)
+    rows = tasks.rows[may_be_awaited]
+    is_copy_to_device = trace.matching(rows, TO_DEVICE.search)
     tolerated_skew_ns = np.where(is_copy_to_device, 0, MAX_CLOCK_SKEW_NS)
-    call_end = cuts.end[tasks.launch_cut[may_be_awaited]]
+    launch_cut = tasks.launch_cut[may_be_awaited]
+    call_end = cuts.end[launch_cut]
     had_ended = tasks.end[may_be_awaited] <= call_end + tolerated_skew_ns
     awaited = may_be_awaited[had_ended]
     return WaitPairs(waiting=tasks.launch_cut[awaited], awaited=awaited)
@@ -787,6 +794,8 @@ def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
     process_of_call = trace.process_of_track[trace.track[wait_calls]]
     late_tasks = _select_late_tasks(trace, tasks, late)
     process_of_task = tasks.process[late_tasks.stream]
+
+    # Calls and streams can only be those of the process that launches the late task.
     awaited = np.full(len(late_tasks.task), NONE)
     for process in distinct(process_of_task).tolist():
         calls = wait_calls[process_of_call == process]
@@ -794,6 +803,8 @@ def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
         is_of_process = process_of_task == process
         is_told_to_wait = wait_called_at >= late_tasks.task_before_launched_at
         waits = is_of_process & is_told_to_wait
+
+        # Of one candidate on each stream, the one that ends last is taken.
         for stream in np.flatnonzero(tasks.process == process).tolist():
             candidate = tasks.find_awaited(
                 stream, wait_called_at, ended_by=late_tasks.start
@@ -815,12 +826,14 @@ def _select_late_tasks(trace: Trace, tasks: GpuTasks, late: Rows) -> _LateTasks:
         tasks: All kernels, copies and sets, by stream and start.
         late: The tasks that start later than their launch and their stream explain.
     """
-    selected = late[tasks.has_launch[late]]
+    has_launch = tasks.has_launch[late]
+    selected = late[has_launch]
     task_before_launched_at = np.where(
         tasks.is_first_of_stream[selected],
         trace.begin_ns,
         tasks.launched_at[selected - 1],
     )
+
     return _LateTasks(
         task=selected,
         stream=tasks.stream_of(selected),
@@ -909,6 +922,7 @@ def infer_waits_for_full_queues(
     """
     known_launches = tasks.launch_cut[tasks.has_launch]
     tasks_of_cut = np.bincount(known_launches, minlength=len(cuts.kind))
+
     for of_stream in tasks.slices_of_streams:
         by_launch = tasks.by_launch[of_stream]
         launches = tasks.launch_cut[by_launch]
@@ -918,6 +932,7 @@ def infer_waits_for_full_queues(
         launches_several = tasks_of_cut[launches] > 1
         if launches_several.any():
             continue
+
         last_to_end = tasks.last_to_end[of_stream]
         queue_length = _measure_queue_length(cuts, launches, tasks.end[last_to_end])
         if queue_length > 0:

@@ -161,6 +161,7 @@ def _add_threads(
         nodes = np.flatnonzero((graph.lane == lane_index) & ~is_join)
         if lane.is_stream or not len(nodes):
             continue
+
         path = _find_path_of_thread(graph, critical_path, lane_index)
         for track in _find_tracks(trace, lane.thread):
             start = trace.start[track.rows] - graph.origin_ns

@@ -215,6 +215,7 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
         if key not in sums:
             sums[key] = total
             continue
+
         sum_so_far = sums[key]
         sums[key] = total._replace(
             events=sum_so_far.events + total.events, ns=sum_so_far.ns + total.ns

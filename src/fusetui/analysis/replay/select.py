@@ -136,7 +136,9 @@ def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = find_rows(trace, pattern, *roles)
         if what == "module":
             rows = _add_backward_ops(trace, graph, rows)
-        is_replayed: Flags = lane_of_track[trace.track[rows]] != NO_LANE
+
+        track = trace.track[rows]
+        is_replayed: Flags = lane_of_track[track] != NO_LANE
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
@@ -277,6 +279,7 @@ def find_python_time(trace: Trace, graph: Graph) -> ThreadIntervals:
         nodes = np.flatnonzero(graph.lane == index)
         if lane.is_stream or lane.thread in backward_threads or not len(nodes):
             continue
+
         for threads, offset in find_axis(trace, lane.thread):
             # To be added to times after the origin, for times of the axis.
             graph_to_axis_ns = graph.origin_ns + offset
@@ -381,6 +384,7 @@ def find_launch_ranges(
     if not change.is_of_steps:
         yield from _find_ranges(trace, graph, threads, change.pattern)
         return
+
     if change.pattern:
         index = steps.place(int(change.pattern))
         has_step = index >= 0
@@ -391,7 +395,8 @@ def find_launch_ranges(
         steps = steps.only(np.array([index]))
 
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
-        thread = int(trace.thread_of_track[trace.track[row]])
+        track = trace.track[row]
+        thread = int(trace.thread_of_track[track])
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
     if not len(steps):
         for process in distinct(threads.process).tolist():

@@ -255,15 +255,18 @@ def measure_step_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
         One time more than steps, in ns after the origin.
     """
     if not ends.has_steps:
-        return np.array([0, times.end[find_last_node(graph, times)]])
+        last_node = find_last_node(graph, times)
+        return np.array([0, times.end[last_node]])
 
     wall_bounds = ends.edges
     if ends.lane != NO_LANE:
         wall_bounds = translate_times(graph, times, ends.lane, wall_bounds)
+
     is_left = ~graph.is_removed[ends.task]
+    remaining_tasks = ends.task[is_left]
     return launched_bounds(
         wall_bounds=wall_bounds,
-        work_end=times.end[ends.task[is_left]],
+        work_end=times.end[remaining_tasks],
         step_of_work=ends.step[is_left],
     )
 

@@ -775,6 +775,7 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     low = float(match["low"])
     high = float(match["high"])
 
+    # Factors at equal distances, from `low` to `high`, both included.
     points: list[SweepPoint] = []
     for nth in range(SWEEP_POINTS):
         factor = round(low + (high - low) * nth / (SWEEP_POINTS - 1), 6)
@@ -807,9 +808,17 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
         it, and None if the step takes equally long at all factors.
     """
     times_ns = [point.after_ns for point in points]
-    if not times_ns or max(times_ns) == min(times_ns):
+    if not times_ns:
         return None
-    nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    factors = [point.factor for point in points if point.after_ns <= nearly_all_ns]
-    knee = factors[-1]
+    shortest_ns = min(times_ns)
+    largest_gain_ns = max(times_ns) - shortest_ns
+    if not largest_gain_ns:
+        return None
+
+    # The last factor with which a step is not notably longer than the shortest one.
+    limit_ns = shortest_ns + NEARLY_ALL * largest_gain_ns
+    knee = points[0].factor
+    for point in points:
+        if point.after_ns <= limit_ns:
+            knee = point.factor
     return None if knee == points[0].factor else knee
