@@ -104,6 +104,7 @@ def explained(
     with_groups = infer_groups(job.ranks)
     job = replace(job, ranks=resolve_peers(with_groups))
 
+    # What each collective of several ranks is, and who waited in it for whom.
     matched = match_collectives(job.ranks)
     clocks = _estimate_clocks(matched)
     waits = measure_waits(matched, clocks)

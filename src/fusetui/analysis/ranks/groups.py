@@ -67,7 +67,8 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 
         Returns:
             The mean ns over all groups; inf if a collective ends on one rank before it
-            has started on another one of its group, which cannot be.
+            has started on another one of its group, which cannot be. Also inf if no
+            group has two given ranks.
         """
         mean_spreads_ns: list[float] = []
         for ranks in self.members:
@@ -78,7 +79,9 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
             if starts_after_end.any():
                 return float("inf")
             mean_spreads_ns.append(float((last_end - first_end).mean()))
-        return float(np.mean(mean_spreads_ns)) if mean_spreads_ns else float("inf")
+        if not mean_spreads_ns:
+            return float("inf")
+        return float(np.mean(mean_spreads_ns))
 
 
 def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:

@@ -353,7 +353,8 @@ def _make_keys(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> In
             peer=int(collectives.peer[first]),
         )
         key_of_kind.append(index_of_key.setdefault(key, len(index_of_key)))
-    return np.array(key_of_kind, dtype=np.int64)[kind_of_collective]
+    key_index_of_kind = np.array(key_of_kind, dtype=np.int64)
+    return key_index_of_kind[kind_of_collective]
 
 
 def _make_key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
@@ -775,7 +776,9 @@ def determine_job(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> Rank
     for summary in numbered:
         middle_recording = recordings[len(recordings) // 2]
         reason = _explain_other_job(summary, world_size, middle_recording)
-        reason = reason or _explain_given_twice(summary, ranks)
+        if not reason:
+            reason = _explain_given_twice(summary, ranks)
+
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -832,10 +835,10 @@ def _choose_world_size(summaries: Sequence[RankSummary]) -> int:
         if summary.world_size:
             ranks_of_size[summary.world_size] += 1
 
-    def importance(size: int) -> tuple[int, int]:
+    def sort_key(size: int) -> tuple[int, int]:
         return ranks_of_size[size], size
 
-    return max(ranks_of_size, key=importance, default=0)
+    return max(ranks_of_size, key=sort_key, default=0)
 
 
 def _list_notes(

@@ -262,7 +262,7 @@ def _encode_array(array: Int64s) -> tuple[tuple[int, ...], bytes]:
 
 
 def decode_summary(data: bytes) -> RankSummary:
-    """Decode the summary of a rank from the bytes that it was encoded as.
+    """Decode the summary of a rank from the bytes that `encode_summary` made of it.
 
     Raises:
         msgspec.MsgspecError: For anything else, and for a summary of another version.

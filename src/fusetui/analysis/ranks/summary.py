@@ -242,9 +242,10 @@ def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
     launch = trace.launch[trace.gpu_rows]
     has_launch = launch != NO_ROW
-    launching_tracks = distinct(trace.track[launch[has_launch]]).tolist()
-    processes = {trace.tracks[track].pid for track in launching_tracks}
-    return len(processes)
+    launching_calls = launch[has_launch]
+    launching_tracks = distinct(trace.track[launching_calls]).tolist()
+    pids = {trace.tracks[track].pid for track in launching_tracks}
+    return len(pids)
 
 
 def _choose_device(trace: Trace) -> Device | None:

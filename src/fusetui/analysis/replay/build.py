@@ -173,13 +173,17 @@ class GraphDraft:
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
-        target, source = pairs
+        target = pairs.waiting
+        source = pairs.awaited
         lag = np.broadcast_to(usual_lag, len(target))
+
+        # A first source takes the edge of its target, if that is free.
         is_first_of_target = ordinals(target) == 0
         is_edge_free = self.usual_lag[edge, target] == NEVER
         takes_edge = is_first_of_target & is_edge_free
         self.connect(edge, target[takes_edge], source[takes_edge], lag[takes_edge])
 
+        # All others get a JOIN each.
         needs_join = ~takes_edge
         joins = self._new_joins(target[needs_join])
         self.connect(OTHER_LANE, joins, source[needs_join], lag[needs_join])
@@ -197,17 +201,21 @@ class GraphDraft:
             target: The target of each JOIN, ascending.
             joins: The JOINs.
         """
+        # Each further JOIN waits for the one before it.
         is_first_of_target = ordinals(target) == 0
         later_joins = joins[~is_first_of_target]
         self.connect(SAME_LANE, later_joins, later_joins - 1)
 
-        targets = target[is_first_of_target]
+        # The first JOIN waits for what its target has waited for.
+        distinct_targets = target[is_first_of_target]
         self.connect(
             SAME_LANE,
             joins[is_first_of_target],
-            self.source[edge, targets],
-            self.usual_lag[edge, targets],
+            self.source[edge, distinct_targets],
+            self.usual_lag[edge, distinct_targets],
         )
+
+        # The target waits for its last JOIN.
         is_last_of_target = ends_runs(target)
         self.connect(edge, target[is_last_of_target], joins[is_last_of_target])
 
@@ -399,9 +407,12 @@ def _collect_waits_of_gpu_tasks(
     """
     pairs = merge_by_waiting(waits_for_events)
     communication = infer_waits_for_communication(trace, tasks, pairs)
-    waiting, awaited = merge_by_waiting(
+    all_pairs = merge_by_waiting(
         [pairs, communication.implied, communication.of_communication]
     )
+
+    waiting = all_pairs.waiting
+    awaited = all_pairs.awaited
     starts_first = tasks.start[awaited] <= tasks.start[waiting]
     is_possible = starts_first & (awaited != waiting)
     return WaitPairs(waiting=waiting[is_possible], awaited=awaited[is_possible])

@@ -146,7 +146,9 @@ def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
     changed_graph, _ = apply_changes(trace, graph, parsed)
     times = replay(changed_graph)
 
-    start, end = compute_slice_times(trace, changed_graph, times)
+    slice_times = compute_slice_times(trace, changed_graph, times)
+    start = slice_times.start
+    end = slice_times.end
     is_kept = _mark_kept_slices(trace, changed_graph, start, end)
     laid_out = _lay_out_slices(trace, np.flatnonzero(is_kept), start, end)
     rows = laid_out.rows

@@ -134,9 +134,14 @@ def _compute_wait_factors(
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
-def compute_slice_times(
-    trace: Trace, graph: Graph, times: Times
-) -> tuple[Int64s, Int64s]:
+class SliceTimes(NamedTuple):
+    """When slices start and end in a replay, in ns of the file; one entry per slice."""
+
+    start: Int64s
+    end: Int64s
+
+
+def compute_slice_times(trace: Trace, graph: Graph, times: Times) -> SliceTimes:
     """Compute when each slice of the trace starts and ends in a replay.
 
     Slices on threads and streams that are not replayed keep their recorded times.
@@ -147,8 +152,7 @@ def compute_slice_times(
         times: The times of its nodes in the replay.
 
     Returns:
-        The starts and the ends, in ns of the file, each with one entry per slice, in
-        the order of the trace.
+        The times of all slices, in the order of the trace.
     """
     start = trace.start.copy()
     end = trace.end.copy()
@@ -168,7 +172,7 @@ def compute_slice_times(
             recorded = column[track.rows] - graph.origin_ns
             replayed = translate_times(graph, times, lane, recorded)
             column[track.rows] = replayed + graph.origin_ns
-    return start, end
+    return SliceTimes(start=start, end=end)
 
 
 def _find_lane(graph: Graph, thread: int) -> int:
