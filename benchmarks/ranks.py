@@ -42,9 +42,9 @@ from fusetui.analysis.ranks.model import (
     CLASSES,
     Collectives,
     RankSummary,
-    decoded,
+    decode_summary,
     encode_summary,
-    packed,
+    pack_table,
 )
 from fusetui.analysis.ranks.summary import read_summary
 
@@ -257,7 +257,7 @@ def answer_many(source: Path) -> float:
             begin = time.process_time()
             data = encode_summary(summary(one, rank))
             making += time.process_time() - begin
-            yield decoded(data)
+            yield decode_summary(data)
 
     start = time.process_time()
     answer = explained(read()).answer
@@ -287,7 +287,7 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
         ready=start,
         ahead=which,
         stalled=end - start,
-        before=packed(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
+        before=pack_table(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
     )
     return replace(
         one,

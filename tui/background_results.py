@@ -122,7 +122,7 @@ def _replay_trace(trace: Trace, asked: str) -> object:
         if not asked.startswith(BESIDE):
             return whatif(trace, [asked])
         prediction = predict_slices(trace, [asked.removeprefix(BESIDE)])
-        return prediction, measure_idle(Accounts(prediction.trace_of(trace)))
+        return prediction, measure_idle(Accounts(prediction.make_trace(trace)))
     except WrongChangeError as wrong:
         return str(wrong)
 

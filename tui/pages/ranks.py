@@ -474,7 +474,7 @@ def _draw_strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
         return ""
     top_level = len(levels) - 1
     cells = []
-    for share in job.strip.shares(row.rank, width):
+    for share in job.strip.measure_shares(row.rank, width):
         # a short wait still shows
         least_level = 1 if share > 0 else 0
         cells.append(levels[max(round(top_level * share), least_level)])

@@ -235,9 +235,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
     recorded: Trace
     side: Side
     found: Predicted
-    place: (
-        Int32s  # the row of the replay of each recorded row: Predicted.predicted_rows
-    )
+    place: Int32s  # the row of the replay of each recorded row: Predicted.find_predicted_rows
     said: str
 
     @memo(4)
@@ -250,7 +248,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         begin = view.begin + side.origin
         middle = begin + view.span // 2
-        earlier_ns = self.found.step_earlier_ns(begin, middle)
+        earlier_ns = self.found.measure_step_shift_ns(begin, middle)
         replayed = replace(self.side, origin=side.origin - earlier_ns)
         selected = int(self.place[view.selected])
         moved = carry_view(side, replayed, view, {view.selected: selected})
@@ -274,7 +272,7 @@ def make_second_timeline(
     draws.
     """
     predicted, idle_of_devices = made
-    trace = predicted.trace_of(recorded)
+    trace = predicted.make_trace(recorded)
     (side,) = make_sides([trace], [REPLAYED])
     for lane in side.lanes:
         lane.prepare()
@@ -284,6 +282,6 @@ def make_second_timeline(
         recorded=recorded,
         side=replace(side, insight=Insight(idle_of_devices)),
         found=predicted,
-        place=predicted.predicted_rows(recorded),
+        place=predicted.find_predicted_rows(recorded),
         said=said,
     )

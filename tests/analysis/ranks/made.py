@@ -21,7 +21,7 @@ from fusetui.analysis.ranks.model import (
     RankSummary,
     RegionTimes,
     pack_regions,
-    packed,
+    pack_table,
 )
 from fusetui.report.ranks_words import describe_straggler, describe_verdict
 
@@ -225,7 +225,7 @@ def collectives(
         ready=start,
         ahead=np.zeros(len(times), dtype=np.int64),
         stalled=_column([end - start for start, end in times]),
-        before=packed(accounts),
+        before=pack_table(accounts),
     )
 
 

@@ -9,8 +9,8 @@ from tests.analysis.ranks.made import US, answer_of, rank, verdict_of
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.clocks import clocks_of
-from fusetui.analysis.ranks.matching import match
+from fusetui.analysis.ranks.clocks import estimate_clocks
+from fusetui.analysis.ranks.matching import match_collectives
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import describe_clocks
 
@@ -19,7 +19,7 @@ def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
     """Rank 1 is 500 us ahead. It starts at 10 where rank 0 starts at 0, and both end at
     30: o1 - o0 <= 530 - 0 and o1 - o0 >= 510 - 30, so 480 to 530."""
     a, b = rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)
-    clocks = clocks_of(match([a, b]))
+    clocks = estimate_clocks(match_collectives([a, b]))
     assert clocks.offset.tolist() == [0, 505 * US]
     assert clocks.uncertainty.tolist() == [0, 25 * US]
     assert not clocks.refused
@@ -28,7 +28,7 @@ def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
 def test_further_collectives_narrow_the_clock_offset() -> None:
     """The second one allows 495 to 520, the first 480 to 530."""
     a, b = rank(0, [(0, 30), (100, 120)]), rank(1, [(10, 30), (115, 120)], clock=500)
-    clocks = clocks_of(match([a, b]))
+    clocks = estimate_clocks(match_collectives([a, b]))
     assert clocks.offset[1] == pytest.approx(507.5 * US)
     assert clocks.uncertainty[1] == pytest.approx(12.5 * US)
 
@@ -44,7 +44,7 @@ def test_a_bound_passes_through_groups() -> None:
     b = replace(
         b, groups=(first, second), collectives=replace(b.collectives, group=group)
     )
-    clocks = clocks_of(match([a, b, c]))
+    clocks = estimate_clocks(match_collectives([a, b, c]))
     assert clocks.reference == 1
     assert clocks.offset.tolist() == [-700 * US, 0, -1000 * US]
     assert clocks.uncertainty.tolist() == [20 * US, 0, 20 * US]
@@ -53,7 +53,7 @@ def test_a_bound_passes_through_groups() -> None:
 def test_only_synchronous_collectives_count() -> None:
     """A broadcast may end on its root before it starts elsewhere."""
     ranks = [rank(n, [(10 * n, 10 * n + 5)], "broadcast") for n in range(2)]
-    clocks = clocks_of(match(ranks))
+    clocks = estimate_clocks(match_collectives(ranks))
     assert clocks.uncertainty.tolist()[1] == float("inf")
 
 
@@ -62,17 +62,19 @@ def test_a_drift_is_found_from_both_ends() -> None:
     moments = [n * 25_000 for n in range(40)]
     a = rank(0, [(t, t + 10) for t in moments])
     b = rank(1, [(t * 1.0001 + 300, t * 1.0001 + 310) for t in moments])
-    clocks = clocks_of(match([a, b]))
+    clocks = estimate_clocks(match_collectives([a, b]))
     assert clocks.drift[1] == pytest.approx(100 * US, rel=0.05)
     assert not clocks.refused
-    on_common = clocks.common(match([a, b]).rank, match([a, b]).start).reshape(-1, 2)
+    on_common = clocks.to_common_clock(
+        match_collectives([a, b]).rank, match_collectives([a, b]).start
+    ).reshape(-1, 2)
     assert abs(on_common[:, 1] - on_common[:, 0]).max() <= clocks.uncertainty[1]
 
 
 def test_times_that_no_clock_offset_explains_are_reported() -> None:
     """Rank 1 ends before rank 0 starts, once in either direction."""
     a, b = rank(0, [(0, 10), (200, 210)]), rank(1, [(100, 110), (100, 110)])
-    refused = clocks_of(match([a, b])).refused
+    refused = estimate_clocks(match_collectives([a, b])).refused
     assert "clocks contradict each other. Neither clock offsets nor drifts" in refused
     assert "drifts of up to 200 us per second" in refused
 
@@ -80,7 +82,7 @@ def test_times_that_no_clock_offset_explains_are_reported() -> None:
 def test_ranks_of_one_machine_have_one_clock() -> None:
     """Then the order of starts is known, however long the collectives are."""
     a, b = rank(0, [(0, 900)], host="node1"), rank(1, [(400, 901)], host="node1")
-    clocks = clocks_of(match([a, b]))
+    clocks = estimate_clocks(match_collectives([a, b]))
     assert clocks.shared == "all ranks ran on one machine"
     assert clocks.offset.tolist() == [0, 0]
     assert clocks.resolution == 2 * US  # although the ends are 1 us apart
@@ -168,7 +170,7 @@ def two_hosts(
 def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
     """The bounds alone leave 700 us; the ends of half of the collectives agree to 5
     us."""
-    clocks = clocks_of(match(two_hosts(clock)))
+    clocks = estimate_clocks(match_collectives(two_hosts(clock)))
     assert clocks.offset_sources == ("reference", "ends")
     assert clocks.offset[2] == clocks.offset[3] == pytest.approx((clock + 5) * US)
     assert clocks.uncertainty.tolist()[:2] == [0, 0]
@@ -214,7 +216,7 @@ def test_constant_offset_that_satisfies_every_bound_means_no_drift() -> None:
             ranks[number], collectives=replace(columns, end=columns.end + later)
         )
     answer = answer_of(ranks)
-    clocks = clocks_of(match(ranks))
+    clocks = estimate_clocks(match_collectives(ranks))
     assert not clocks.drift.any()
     assert abs(clocks.offset[2]) <= clocks.uncertainty[2]  # the true offset is 0
     assert "drift" not in describe_clocks(answer)
@@ -258,6 +260,6 @@ def test_hosts_are_guessed_from_the_devices_of_a_machine() -> None:
 
 def test_a_machine_that_lists_as_many_devices_as_there_are_ranks() -> None:
     ranks = [rank(n, [(n, 20)], devices=2, device=n) for n in range(2)]
-    assert clocks_of(match(ranks)).shared
+    assert estimate_clocks(match_collectives(ranks)).shared
     other = [rank(n, [(n, 20)], devices=2, device=0) for n in range(2)]
-    assert not clocks_of(match(other)).shared
+    assert not estimate_clocks(match_collectives(other)).shared

@@ -16,7 +16,12 @@ from tests.analysis.ranks.made import answer_of, rank
 from fusetui.analysis.ranks import executors
 from fusetui.analysis.ranks.executors import choose_process_count, summarize
 from fusetui.analysis.ranks.matching import determine_job
-from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encode_summary
+from fusetui.analysis.ranks.model import (
+    LeftOut,
+    RankSummary,
+    decode_summary,
+    encode_summary,
+)
 from fusetui.analysis.ranks.summary import read_summary
 from fusetui.report.ranks_words import describe_clocks, describe_given, ranks_named
 
@@ -163,7 +168,7 @@ def test_a_summary_of_another_state_of_the_file_is_not_used(folder: Path) -> Non
 
 def test_a_summary_survives_being_sent() -> None:
     one = rank(3, [(0, 5)], places=[(0, "op", "aten::a", 2)])
-    assert encode_summary(decoded(encode_summary(one))) == encode_summary(one)
+    assert encode_summary(decode_summary(encode_summary(one))) == encode_summary(one)
 
 
 def test_processes_give_the_same_as_this_one(

@@ -19,7 +19,7 @@ from tests.analysis.ranks.made import (
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.groups import resolve_peers
-from fusetui.analysis.ranks.matching import match
+from fusetui.analysis.ranks.matching import match_collectives
 from fusetui.analysis.ranks.model import RankRow, RankSummary
 
 BATCHES = 6
@@ -119,7 +119,7 @@ def test_peers_are_numbers_in_the_group_or_in_the_job(in_group: bool) -> None:
     sender, receiver = (rank(n, [(0, 10)], size=4, group=group) for n in (2, 3))
     sender = _with_peer(sender, "send", 1 if in_group else 3)
     receiver = _with_peer(receiver, "recv", 0 if in_group else 2)
-    found = match(resolve_peers([sender, receiver]))
+    found = match_collectives(resolve_peers([sender, receiver]))
     assert found.names == ("send_recv 2 to 3",)
 
 

@@ -181,7 +181,7 @@ def test_of_more_names_than_are_kept_the_longest_left_out_is(tmp_path: Path) -> 
     """Phase n takes 20 + n us: the first three are left out."""
     phases = [(20 + phase) * US for phase in range(MAX_NAMES_OF_A_KIND + 3)]
     (summary,) = summaries_of_phases([phases], tmp_path)
-    before = summary.regions.by_collective()[1]
+    before = summary.regions.unpack()[1]
     kept = [name for kind, name in before.ns if kind == "annotation"]
     assert len(kept) == MAX_NAMES_OF_A_KIND
     assert "phase 2" not in kept

@@ -9,10 +9,10 @@ from tests.analysis.ranks.made import US, answer_of, rank
 
 from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.answer import explained, make_strip
-from fusetui.analysis.ranks.clocks import Clocks, clocks_of
+from fusetui.analysis.ranks.clocks import Clocks, estimate_clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import JobAnswer, RankRow, RankSummary
-from fusetui.analysis.ranks.pipeline import balance, outliers
+from fusetui.analysis.ranks.pipeline import mark_outliers, measure_balance
 from fusetui.report.ranks_words import describe_longest_wait
 
 
@@ -52,9 +52,11 @@ def test_a_drift_that_rounds_to_nothing_has_no_sign(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def drifting(matched: Matched) -> Clocks:
-        return replace(clocks_of(matched), drift=np.full(len(matched.ranks), -1e-6))
+        return replace(
+            estimate_clocks(matched), drift=np.full(len(matched.ranks), -1e-6)
+        )
 
-    monkeypatch.setattr("fusetui.analysis.ranks.answer.clocks_of", drifting)
+    monkeypatch.setattr("fusetui.analysis.ranks.answer.estimate_clocks", drifting)
     assert {str(one.drift_ns_per_s) for one in answer_of(three()).ranks} == {"0.0"}
 
 
@@ -136,12 +138,12 @@ def test_bus_factor_depends_on_collective_and_ranks() -> None:
 def test_outlier_is_beyond_three_scaled_deviations_and_a_percent() -> None:
     """Median 100, deviations 0 1 1 2 2 and 30: MAD 1.5, limit 3 * 1.4826 * 1.5 =
     6.67."""
-    found = outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]), 100)
+    found = mark_outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]), 100)
     assert found.tolist() == [False] * 5 + [True, False]
     # less than a percent of a step
-    assert not outliers(np.array([1.0, 1, 1, 1.9]), 100).any()
+    assert not mark_outliers(np.array([1.0, 1, 1, 1.9]), 100).any()
     # three ranks have no usual figure
-    assert not outliers(np.array([1.0, 1, 9]), 100).any()
+    assert not mark_outliers(np.array([1.0, 1, 9]), 100).any()
 
 
 def test_balance_is_the_mean_over_the_largest() -> None:
@@ -150,7 +152,7 @@ def test_balance_is_the_mean_over_the_largest() -> None:
         for n, compute in enumerate((50, 100))
     ]
     assert answer_of(ranks).balance == 0.75
-    assert balance(np.array([float("nan"), 1.0])) is None
+    assert measure_balance(np.array([float("nan"), 1.0])) is None
 
 
 def test_waits_of_each_step() -> None:
@@ -163,5 +165,5 @@ def test_waits_of_each_step() -> None:
     strip = make_strip(explained(ranks))
     assert strip.steps == ("ProfilerStep#0", "ProfilerStep#1")
     assert strip.waited.tolist() == [[30 * US, 20 * US], [0, 0]]
-    assert strip.shares(0, 80) == pytest.approx((1.0, 2 / 3))
-    assert strip.shares(0, 1) == (1.0,)
+    assert strip.measure_shares(0, 80) == pytest.approx((1.0, 2 / 3))
+    assert strip.measure_shares(0, 1) == (1.0,)

@@ -207,7 +207,7 @@ def assert_recorded(facts: JobFacts) -> None:
     not recorded what waits for what."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "fusetui.analysis.ranks.rank_graphs._unexplained_ns", lambda *_: 0
+            "fusetui.analysis.ranks.rank_graphs._measure_unexplained_ns", lambda *_: 0
         )
         graphs = build_graphs(facts, ())
     found = replay_job(graphs.graphs, graphs.arrivals)

@@ -39,7 +39,7 @@ def assert_identical(trace: Trace) -> None:
     assert (start == trace.start).all()
     assert (end == trace.end).all()
     second = predict_slices(trace, [])
-    drawn = second.trace_of(trace)
+    drawn = second.make_trace(trace)
     assert (np.diff(second.rows) > 0).all()
     assert (drawn.start == trace.start[second.rows]).all()
     assert (drawn.end == trace.end[second.rows]).all()

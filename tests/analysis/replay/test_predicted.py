@@ -56,7 +56,7 @@ CHANGES = (
 def test_steps_of_the_predicted_trace_end_when_whatif_says(change: str) -> None:
     trace = open_trace(LESSON)
     found = predict_slices(trace, [change])
-    ends = ends_of_steps(found.trace_of(trace), trace)
+    ends = ends_of_steps(found.make_trace(trace), trace)
     told = [step.after_ns for step in whatif(trace, [change]).steps]
     assert np.diff(ends).tolist() == told[1:]
     assert np.diff(found.bounds[1]).tolist() == told
@@ -68,10 +68,10 @@ def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> 
         r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)
     ]
     found = predict_slices(trace, ["kernel:gemm x0.5"])
-    place = found.predicted_rows(trace)[kernels]
+    place = found.find_predicted_rows(trace)[kernels]
     assert np.abs(2 * found.dur[place] - trace.dur[kernels]).max() <= 1
     without = predict_slices(trace, ["op:aten::linear x0"])
-    left = without.trace_of(trace)
+    left = without.make_trace(trace)
     names = {left.name_of(row) for row in range(len(left))}
     assert "aten::gelu" in names
     assert not {"aten::linear", *(trace.name_of(row) for row in kernels)} & names
@@ -82,7 +82,7 @@ def test_a_halved_kernel_is_drawn_half_as_long_and_a_removed_op_not_at_all() -> 
 )
 def test_slices_nest_and_those_of_a_stream_do_not_overlap(change: str) -> None:
     trace = open_trace(LESSON)
-    found = predict_slices(trace, [change]).trace_of(trace)
+    found = predict_slices(trace, [change]).make_trace(trace)
     inner = np.flatnonzero(found.parent >= 0)
     assert len(inner)
     assert (found.start[inner] >= found.start[found.parent[inner]]).all()
@@ -99,6 +99,6 @@ def test_a_step_begins_where_the_recorded_one_does() -> None:
     found = predict_slices(trace, ["family:gemm x0.5"])
     before, after = found.bounds.tolist()
     at = before[2]
-    assert found.step_earlier_ns(at - 10, at + 10) == at - after[2]
-    assert found.step_earlier_ns(at + 10, at + 20) == at - after[2]
-    assert found.step_earlier_ns(before[0] - 20, before[0] - 10) == 0
+    assert found.measure_step_shift_ns(at - 10, at + 10) == at - after[2]
+    assert found.measure_step_shift_ns(at + 10, at + 20) == at - after[2]
+    assert found.measure_step_shift_ns(before[0] - 20, before[0] - 10) == 0

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks import model
 from fusetui.analysis.ranks.blame import charge_waits
 from fusetui.analysis.ranks.caused import measure_caused_waits
-from fusetui.analysis.ranks.clocks import Clocks, clocks_of
+from fusetui.analysis.ranks.clocks import Clocks, estimate_clocks
 from fusetui.analysis.ranks.facts import JobFacts
 from fusetui.analysis.ranks.groups import infer_groups, resolve_peers
 from fusetui.analysis.ranks.ideal import split_into_replayable_steps
@@ -20,10 +20,14 @@ from fusetui.analysis.ranks.matching import (
     Matched,
     RankJob,
     determine_job,
-    match,
-    steps_of,
+    find_job_steps,
+    match_collectives,
 )
-from fusetui.analysis.ranks.pipeline import balance, outliers, recognize_pipeline
+from fusetui.analysis.ranks.pipeline import (
+    mark_outliers,
+    measure_balance,
+    recognize_pipeline,
+)
 from fusetui.analysis.ranks.stragglers import decide_verdict, find_stragglers
 from fusetui.analysis.ranks.waits import (
     UNKNOWN,
@@ -59,7 +63,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     steps: tuple[str, ...]
     waited: Int64s  # [ranks, steps], in ns
 
-    def shares(self, rank: int, width: int) -> tuple[float, ...]:
+    def measure_shares(self, rank: int, width: int) -> tuple[float, ...]:
         """Return how long a rank waited in each step, for a strip with one character
         per step.
 
@@ -100,10 +104,11 @@ def explained(
     with_groups = infer_groups(job.ranks)
     job = replace(job, ranks=resolve_peers(with_groups))
 
-    matched = match(job.ranks)
+    # What each collective of several ranks is, and who waited in it for whom.
+    matched = match_collectives(job.ranks)
     clocks = _estimate_clocks(matched)
     waits = measure_waits(matched, clocks)
-    steps = steps_of(matched)
+    steps = find_job_steps(matched)
     pipeline = recognize_pipeline(matched, steps.length_ns)
     stage_of = pipeline.stage_of if pipeline else ()
     charged = charge_waits(matched, waits, clocks, steps, stage_of)
@@ -130,7 +135,7 @@ def _estimate_clocks(matched: Matched) -> Clocks:
     part in it. Then `refused` of the result has this reason, and times of ranks are not
     compared.
     """
-    clocks = clocks_of(matched)
+    clocks = estimate_clocks(matched)
     if not matched.no_group:
         return clocks
     collectives = plural(matched.no_group, "collective")
@@ -197,7 +202,7 @@ def _build_answer(facts: JobFacts) -> model.JobAnswer:
         verdict=decide_verdict(facts, stragglers),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
         kinds=summarize_kinds(matched, waits),
-        balance=balance(compute_ns),
+        balance=measure_balance(compute_ns),
         no_what_if=facts.replay.refusal,
         inferred=tuple(dict.fromkeys(inferred)),
         notes=job.notes,
@@ -245,11 +250,12 @@ def _make_rank_rows(
         position_of_straggler[straggler.rank] = position
     behind_stragglers = len(stragglers)
 
-    def order(row: model.RankRow) -> tuple[int, int, int]:
+    def sort_key(row: model.RankRow) -> tuple[int, int, int]:
         position = position_of_straggler.get(row.rank, behind_stragglers)
-        return position, -row.caused_ns, row.rank
+        most_caused_first = -row.caused_ns
+        return position, most_caused_first, row.rank
 
-    return sorted(rows, key=order)
+    return sorted(rows, key=sort_key)
 
 
 def _make_rank_row(
@@ -360,7 +366,9 @@ def _find_outlying_figures(
     columns["caused_ns"] = caused_ns / np.maximum(step_counts, 1)
 
     median_step_ns = float(np.median(columns["step_ns"]))
-    stands_out = {name: outliers(columns[name], median_step_ns) for name in FIGURES}
+    stands_out = {
+        name: mark_outliers(columns[name], median_step_ns) for name in FIGURES
+    }
     # To cause less waiting than others is no distinction.
     stands_out["caused_ns"] &= caused_ns > np.median(caused_ns)
 
@@ -386,13 +394,19 @@ def _describe_wait(matched: Matched, waits: Waits, row: int) -> model.WorstWait 
     """
     if row == NO_ROW:
         return None
+
     collective = int(matched.collective_of_row[row])
     last_rank = int(waits.last_rank[collective])
+    for_rank = None
+    if last_rank != UNKNOWN:
+        for_rank = matched.ranks[last_rank].rank
+
+    recording_began_ns = matched.rank_at(row).begin_ns
     return model.WorstWait(
         name=matched.names[collective],
-        start_ns=int(matched.start[row]) - matched.rank_at(row).begin_ns,
+        start_ns=int(matched.start[row]) - recording_began_ns,
         wait_ns=int(waits.wait_ns[row]),
-        for_rank=matched.ranks[last_rank].rank if last_rank != UNKNOWN else None,
+        for_rank=for_rank,
     )
 
 

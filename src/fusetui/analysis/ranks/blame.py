@@ -131,9 +131,9 @@ def charge_waits(
     return _charge_culprits(
         matched,
         split,
-        chains.shares(),
+        chains.compute_shares(),
         uncharged_ns=chargeable.uncharged_ns,
-        own_delays=chains.own_delays(),
+        own_delays=chains.list_own_delays(),
     )
 
 

@@ -31,8 +31,8 @@ from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.programs import (
     Preceding,
     ProgramPositions,
+    find_last_end_before,
     find_preceding,
-    last_before,
 )
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import (
@@ -247,9 +247,9 @@ class Chains:
 
         A chain is the path back from a rank that is late for a collective: to the
         collective before, to the rank that started that one last, and so on. On the
-        way, each part of the lateness is charged to who caused it; `shares` and
-        `own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096) collectives,
-        what is left is charged to nobody, as UNDECIDED.
+        way, each part of the lateness is charged to who caused it; `compute_shares` and
+        `list_own_delays` return these parts. After MAX_COLLECTIVES_BACK (4096)
+        collectives, what is left is charged to nobody, as UNDECIDED.
 
         Args:
             pairs: The pairs of rows at which the chains begin, one for each chain.
@@ -262,7 +262,7 @@ class Chains:
             pairs, UnchargedReason.UNDECIDED, self._measure_lateness(pairs)
         )
 
-    def own_delays(self) -> OwnDelays:
+    def list_own_delays(self) -> OwnDelays:
         """Return how late ranks became by their own work, and before which collectives.
 
         To be called after `follow`. Delays that are smaller than the clocks are
@@ -273,7 +273,7 @@ class Chains:
         whole_ns = np.rint(self._own_delay_ns[rows]).astype(np.int64)
         return OwnDelays(row=rows, ns=whole_ns)
 
-    def shares(self) -> Shares:
+    def compute_shares(self) -> Shares:
         """Return which culprit explains which share of the lateness of each chain.
 
         To be called after `follow`. A chain follows the lateness of one rank back to
@@ -603,10 +603,12 @@ class Chains:
         partner_rank = self._matched.rank[partner_rows]
         partner_ready = self._waits.ready[partner_rows]
         last_row = before.last[rows]
+
+        # Go back by one collective at a time, where the last one is not over.
         for _ in range(MAX_OVERLAPPING_COLLECTIVES):
-            on_partner = self._positions.row_on_other_rank(partner_rank, last_row)
+            on_partner = self._positions.find_on_other_rank(partner_rank, last_row)
             is_known = (last_row != NO_ROW) & (on_partner != NO_ROW)
-            end_on_partner = self._waits.end[on_partner]
+            end_on_partner = self._waits.end[on_partner]  # of any row for NO_ROW
             is_still_running = is_known & (end_on_partner > partner_ready)
             if not is_still_running.any():
                 break
@@ -695,16 +697,16 @@ class Chains:
 
         # If a rank of the group is not given, it may have started even later. Then the
         # difference is not certain to be one of transfers.
-        is_whole = self._matched.whole[late_collective]
+        has_all_ranks = self._matched.has_all_ranks[late_collective]
         self._charge_nobody(
-            at_last_ranks.take(~is_whole),
+            at_last_ranks.take(~has_all_ranks),
             UnchargedReason.RANK_NOT_GIVEN,
-            longer_transfer_ns[~is_whole],
+            longer_transfer_ns[~has_all_ranks],
         )
         self._charge_nobody(
-            at_last_ranks.take(is_whole),
+            at_last_ranks.take(has_all_ranks),
             UnchargedReason.LONGER_TRANSFER,
-            longer_transfer_ns[is_whole],
+            longer_transfer_ns[has_all_ranks],
         )
         return self._split_among_late_ranks(at_last_ranks)
 
@@ -822,6 +824,7 @@ class Chains:
         nobody = encode_reason(
             UnchargedReason.UNDECIDED, rank_count=len(self._matched.ranks)
         )
+
         parts = _ChargedLateness(
             chain=pairs.chain,
             culprit=np.where(is_certain, rank, nobody),
@@ -829,6 +832,8 @@ class Chains:
             ns=ns * pairs.weight,
         )
         self._parts.append(parts)
+
+        # Several pairs may have the same late row; its largest delay is kept.
         np.maximum.at(self._own_delay_ns, pairs.late_row, ns)
 
     def _charge_nobody(
@@ -979,10 +984,11 @@ def _find_ends_of_unmatched(
     if not len(matched.unshared_rank):
         return no_ends
 
-    # Times are counted from the first one, because `last_before` takes none below 0.
-    unmatched_end = clocks.common(matched.unshared_rank, matched.unshared_end)
+    # Times are counted from the first one, because `find_last_end_before` takes none
+    # below 0.
+    unmatched_end = clocks.to_common_clock(matched.unshared_rank, matched.unshared_end)
     first_ns = min(int(waits.start.min()), int(unmatched_end.min()))
-    last_unmatched = last_before(
+    last_unmatched = find_last_end_before(
         end_ranks=matched.unshared_rank,
         ends=unmatched_end - first_ns,
         among=np.arange(len(unmatched_end)),

@@ -132,7 +132,7 @@ def estimate_offsets_by_ends(
         reference_host: The host whose offset is 0.
         may_drift: Whether to estimate drifts too.
     """
-    ends_together = matched.named(ENDING_TOGETHER)
+    ends_together = matched.mark_named(ENDING_TOGETHER)
     rows = np.flatnonzero(matched.for_each_row(ends_together))
     ends = Ends(
         offset=np.full(hosts, np.nan),
@@ -572,7 +572,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
         """Why all clocks are one; "" if they are not."""
         return self.hosts.shared_because if len(self.hosts.names) == 1 else ""
 
-    def common(self, rank: Rows, times: Int64s) -> Int64s:
+    def to_common_clock(self, rank: Rows, times: Int64s) -> Int64s:
         """Convert times on the clocks of ranks to the clock that all ranks share.
 
         E.g. a time of 100 ns, on a clock that is 30 ns ahead and does not drift, is 70
@@ -693,14 +693,14 @@ class _Offsets(msgspec.Struct, frozen=True, eq=False):
     contradicted: Flags  # whether the ends contradict the bounds, which then decide
 
 
-def clocks_of(matched: Matched) -> Clocks:
+def estimate_clocks(matched: Matched) -> Clocks:
     """Estimate how far the clocks of all ranks are apart.
 
     It uses the collectives that cannot end on any rank before they have started on all
     (SYNCHRONOUS). The clock of the rank that took part in the most of them is the
     reference, whose offset is 0; of several such ranks it is the first one.
     """
-    is_synchronous = matched.named(SYNCHRONOUS)
+    is_synchronous = matched.mark_named(SYNCHRONOUS)
     rows = np.flatnonzero(matched.for_each_row(is_synchronous))
     hosts = determine_hosts(matched, rows)
     host_of_rank = hosts.host_of_rank

@@ -29,7 +29,7 @@ NO_THREAD = -1
 MAX_NAME_CHARACTERS = 200
 
 
-def regions_before(
+def measure_regions_before_collectives(
     trace: Trace, issued: IssuedCollectives, begin: Int64s
 ) -> model.PackedRegions:
     """Measure in which regions the issuing thread spent the time before collectives.
@@ -120,7 +120,8 @@ def _find_issuing_threads(trace: Trace, issued: IssuedCollectives) -> Int32s:
     default_thread = NO_THREAD
     annotations = trace.rows_of(Role.ANNOTATION)
     if len(annotations):
-        track_of_main = trace.track[main_thread(trace, annotations)[0]]
+        annotations_of_main = main_thread(trace, annotations)
+        track_of_main = trace.track[annotations_of_main[0]]
         default_thread = int(trace.thread_of_track[track_of_main])
 
     has_issuer = issued.issuer != NO_ROW

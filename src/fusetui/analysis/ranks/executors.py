@@ -13,7 +13,12 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encode_summary
+from fusetui.analysis.ranks.model import (
+    LeftOut,
+    RankSummary,
+    decode_summary,
+    encode_summary,
+)
 from fusetui.analysis.ranks.summary import read_cached_summary, read_summary
 from fusetui.own_process import calls
 from fusetui.trace.cache import tidy
@@ -145,7 +150,7 @@ class _SummaryCollector:
         self._progress = progress
         self._by_path: dict[str, SummaryOrReason] = {}
 
-    def missing(self) -> list[str]:
+    def list_missing_paths(self) -> list[str]:
         """Return the paths without a summary."""
         return [path for path in self._paths if path not in self._by_path]
 
@@ -176,7 +181,7 @@ class _SummaryCollector:
         for index, result in calls(summarize_as_task, arguments, process_count):
             self._add(paths[index], result)
 
-    def in_order(self) -> tuple[SummaryOrReason, ...]:
+    def list_in_order(self) -> tuple[SummaryOrReason, ...]:
         """List the summary of each path, in the order of the paths.
 
         A path that is still missing gets a reason: its process died too often.
@@ -210,7 +215,7 @@ def _summarize_here(
     if cached:
         summaries.take_from_cache()
 
-    missing = summaries.missing()
+    missing = summaries.list_missing_paths()
     processes = choose_process_count(missing)
     bytes_to_read = sum(map(_estimate_size, missing))
     is_little = (
@@ -219,14 +224,14 @@ def _summarize_here(
     )
     if processes == 1 or is_little:
         summaries.read_in_this_process(missing)
-        return summaries.in_order()
+        return summaries.list_in_order()
 
     # A process may die, of too little memory most likely. What it was reading is tried
     # again, and the last time alone.
     for _ in range(MAX_TRIES - 1):
-        summaries.read_in_processes(summaries.missing(), processes)
-    summaries.read_in_processes(summaries.missing(), processes=1)
-    return summaries.in_order()
+        summaries.read_in_processes(summaries.list_missing_paths(), processes)
+    summaries.read_in_processes(summaries.list_missing_paths(), processes=1)
+    return summaries.list_in_order()
 
 
 def _summarize_by_executor(
@@ -263,7 +268,7 @@ def _decode_for_path(path: str, result: bytes | LeftOut) -> SummaryOrReason:
 
     A task that could not read its trace returns the reason, which gets the path too.
     """
-    summary_or_reason = decoded(result) if isinstance(result, bytes) else result
+    summary_or_reason = decode_summary(result) if isinstance(result, bytes) else result
     return replace(summary_or_reason, path=path)
 
 

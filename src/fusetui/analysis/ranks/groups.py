@@ -55,7 +55,7 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
         """How many ranks the largest of the groups has."""
         return max(group.size for group in self.group_of_rank)
 
-    def spread_ns(self, start: Int64s, end: Int64s) -> float:
+    def measure_spread_ns(self, start: Int64s, end: Int64s) -> float:
         """Measure how far the ends of collectives lie apart within these groups.
 
         If collectives are of this kind of group, they end at nearly the same time on
@@ -67,7 +67,8 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
 
         Returns:
             The mean ns over all groups; inf if a collective ends on one rank before it
-            has started on another one of its group, which cannot be.
+            has started on another one of its group, which cannot be. Also inf if no
+            group has two given ranks.
         """
         mean_spreads_ns: list[float] = []
         for ranks in self.members:
@@ -78,7 +79,9 @@ class _KindOfGroup(msgspec.Struct, frozen=True):
             if starts_after_end.any():
                 return float("inf")
             mean_spreads_ns.append(float((last_end - first_end).mean()))
-        return float(np.mean(mean_spreads_ns)) if mean_spreads_ns else float("inf")
+        if not mean_spreads_ns:
+            return float("inf")
+        return float(np.mean(mean_spreads_ns))
 
 
 def infer_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
@@ -245,21 +248,26 @@ def _iterate_program_positions(
     Yields:
         For each rank the indices of such collectives, one per step.
     """
+    # For each program its steps; for each step the collectives of each rank.
     steps_of_program: dict[_Program, list[list[list[int]]]] = {}
     for collectives_by_rank in _sort_collectives_by_step(ranks, without_group):
-        step: list[list[int]] = []
+        collectives_of_step: list[list[int]] = []
         programs: set[_Program] = set()
         for index, summary in enumerate(ranks):
             collectives = collectives_by_rank.get(index, [])
-            step.append(collectives)
+            collectives_of_step.append(collectives)
             programs.add(_describe_program(summary, collectives))
+
+        # A step in which ranks ran different programs is left out.
         is_same_on_all_ranks = len(programs) == 1
         if is_same_on_all_ranks:
-            steps_of_program.setdefault(programs.pop(), []).append(step)
+            program = programs.pop()
+            steps_of_program.setdefault(program, []).append(collectives_of_step)
 
     for steps in steps_of_program.values():
         table = np.array(steps, dtype=np.intp)  # [steps, ranks, positions]
-        for position in range(table.shape[2]):
+        position_count = table.shape[2]
+        for position in range(position_count):
             yield [table[:, rank, position] for rank in range(len(ranks))]
 
 
@@ -302,13 +310,17 @@ def _sort_collectives_by_step(
     ):
         keys = make_step_keys(summary)
         issued = summary.collectives.issued[collectives]
+
+        # For each collective, how many steps had begun when it was issued.
         steps_begun = np.searchsorted(summary.step_start, issued, side="right")
-        for collective, begun in zip(
+        for collective, begun_count in zip(
             collectives.tolist(), steps_begun.tolist(), strict=True
         ):
-            key = keys[begun - 1] if begun else before_first_step
-            by_rank = collectives_of_step.setdefault(key, {})
-            by_rank.setdefault(rank, []).append(collective)
+            key = before_first_step
+            if begun_count:
+                key = keys[begun_count - 1]
+            collectives_by_rank = collectives_of_step.setdefault(key, {})
+            collectives_by_rank.setdefault(rank, []).append(collective)
     return list(collectives_of_step.values())
 
 
@@ -361,7 +373,10 @@ def _choose_fitting_kind(
         starts.append(summary.collectives.start[collectives])
         ends.append(summary.collectives.end[collectives])
 
-    spreads_ns = [kind.spread_ns(np.stack(starts), np.stack(ends)) for kind in kinds]
+    # Tables of shape [ranks, steps].
+    start_table = np.stack(starts)
+    end_table = np.stack(ends)
+    spreads_ns = [kind.measure_spread_ns(start_table, end_table) for kind in kinds]
     max_spread_ns = max(MAX_SPREAD_RATIO * min(spreads_ns), SMALL_SPREAD_NS)
     size_of_fitting: dict[int, int] = {}
     for index, (kind, spread_ns) in enumerate(zip(kinds, spreads_ns, strict=True)):
@@ -369,8 +384,12 @@ def _choose_fitting_kind(
             size_of_fitting[index] = kind.size
 
     largest_size = max(size_of_fitting.values(), default=0)
-    largest = [index for index, size in size_of_fitting.items() if size == largest_size]
-    return largest[0] if len(largest) == 1 else UNCHOSEN
+    largest_kinds = []
+    for index, size in size_of_fitting.items():
+        if size == largest_size:
+            largest_kinds.append(index)
+    is_decided = len(largest_kinds) == 1
+    return largest_kinds[0] if is_decided else UNCHOSEN
 
 
 def _set_groups(
@@ -390,8 +409,9 @@ def _set_groups(
     # Collectives refer to groups by their indices, so the groups have to be listed.
     groups = list(dict.fromkeys((*summary.groups, *group_of_kind)))  # each once
     index_of_kind = np.array([groups.index(group) for group in group_of_kind])
+    chosen_kind = kind[is_chosen]
     group_index = summary.collectives.group.copy()
-    group_index[is_chosen] = index_of_kind[kind[is_chosen]]
+    group_index[is_chosen] = index_of_kind[chosen_kind]
     return replace(
         summary,
         groups=tuple(groups),
@@ -442,9 +462,12 @@ def _translate_peers(summary: RankSummary) -> Int64s:
             continue
         is_of_group = (collectives.group == group_index) & collectives.has_peer
         peer_in_group = collectives.peer[is_of_group]
+
+        # A number that is too large for the group finds NO_PEER, behind its ranks.
         job_ranks = np.array([*group.ranks, NO_PEER])
-        beyond_group = len(group.ranks)  # where NO_PEER stands
-        peer_in_job[is_of_group] = job_ranks[np.minimum(peer_in_group, beyond_group)]
+        beyond_group = len(group.ranks)
+        index_in_group = np.minimum(peer_in_group, beyond_group)
+        peer_in_job[is_of_group] = job_ranks[index_in_group]
     return peer_in_job
 
 
@@ -499,7 +522,11 @@ def _count_on_link(
         peer: The other rank.
     """
     does_both = name == "send_recv"
-    is_sender = rank < peer if does_both else name == "send"
+    if does_both:
+        is_sender = rank < peer
+    else:
+        is_sender = name == "send"
+
     if is_sender:
         link = _Link(sender=rank, receiver=peer, is_both=does_both)
         sends_less_receives[link] += 1

@@ -69,7 +69,7 @@ class CollectiveArrivals(msgspec.Struct, frozen=True, eq=False):
         """The first row of each collective."""
         return np.flatnonzero(np.diff(self.collective_of_row, prepend=-1))
 
-    def last_arrival_ns(self, arrival_ns: Int64s) -> Int64s:
+    def find_last_arrivals(self, arrival_ns: Int64s) -> Int64s:
         """Return for each row when the last rank arrives at its collective.
 
         Args:
@@ -189,7 +189,7 @@ class _SourcesFirst(msgspec.Struct, frozen=True, eq=False):
     new_node: Int32s  # the new index of each node, by its old one
 
 
-def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
+def _sort_sources_first(unsorted: Graph) -> _SourcesFirst | None:
     """Put the nodes of a graph into an order in which sources come first.
 
     A replay computes node after node, so it needs the times of the sources of a node
@@ -199,27 +199,27 @@ def _sort_sources_first(whole: Graph) -> _SourcesFirst | None:
         The sorted graph; None if there is no such order, because nodes wait for each
         other in a circle.
     """
-    file_order = np.arange(len(whole), dtype=np.float64)
-    order = sort_nodes(whole.began, whole.ended, file_order, whole.source)
+    file_order = np.arange(len(unsorted), dtype=np.float64)
+    order = sort_nodes(unsorted.began, unsorted.ended, file_order, unsorted.source)
     new_node = rank_of_each(order).astype(np.int32)
 
-    new_source = new_node[whole.source[:, order]]
+    new_source = new_node[unsorted.source[:, order]]
     comes_before = new_source < np.arange(len(order))
     comes_before[:, ORIGIN] = True  # the origin is its own source
     if not comes_before.all():
         return None
 
     graph = msgspec.structs.replace(
-        whole,
-        kind=whole.kind[order],
+        unsorted,
+        kind=unsorted.kind[order],
         source=new_source,
-        lag=whole.lag[:, order],
-        residual=whole.residual[:, order],
-        began=whole.began[order],
-        dur=whole.dur[order],
-        unexplained=whole.unexplained[order],
-        is_removed=whole.is_removed[order],
-        batches=renumber_batches(whole.batches, new_node),
+        lag=unsorted.lag[:, order],
+        residual=unsorted.residual[:, order],
+        began=unsorted.began[order],
+        dur=unsorted.dur[order],
+        unexplained=unsorted.unexplained[order],
+        is_removed=unsorted.is_removed[order],
+        batches=renumber_batches(unsorted.batches, new_node),
     )
     return _SourcesFirst(graph=graph, new_node=new_node)
 
@@ -312,7 +312,10 @@ def _join_columns(graphs: Sequence[Graph], name: str, added: int) -> Int64s:
 
 
 def _fill_in_rank_nodes(
-    whole: Graph, graphs: Sequence[Graph], layout: _NodeLayout, shift_of_rank: Int64s
+    joined_graph: Graph,
+    graphs: Sequence[Graph],
+    layout: _NodeLayout,
+    shift_of_rank: Int64s,
 ) -> None:
     """Fill in the sources and times of the nodes of each rank, in place.
 
@@ -321,7 +324,7 @@ def _fill_in_rank_nodes(
     the shift between the two is added to its lag.
 
     Args:
-        whole: The joined graph.
+        joined_graph: The joined graph.
         graphs: The graph of each rank.
         layout: Which nodes of the joined graph stand for what.
         shift_of_rank: The ns from the time of each rank's graph to the common clock.
@@ -331,16 +334,19 @@ def _fill_in_rank_nodes(
         nodes = slice(layout.begins[rank], layout.begins[rank + 1])
         source_without_origin = graph.source[:, 1:]
         source = layout.nodes_of_rank(rank)[source_without_origin]
-        whole.source[:, nodes] = source
-        whole.began[nodes] += shift
+        joined_graph.source[:, nodes] = source
+        joined_graph.began[nodes] += shift
 
-        lag = whole.lag[:, nodes]
+        lag = joined_graph.lag[:, nodes]
         is_from_origin = (source == ORIGIN) & (lag != NEVER)  # NEVER: there is no edge
-        whole.lag[:, nodes] = np.where(is_from_origin, lag + shift, lag)
+        joined_graph.lag[:, nodes] = np.where(is_from_origin, lag + shift, lag)
 
 
 def _connect_collectives(
-    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout, drift_ns: Int64s
+    joined_graph: Graph,
+    arrivals: CollectiveArrivals,
+    layout: _NodeLayout,
+    drift_ns: Int64s,
 ) -> None:
     """Connect the nodes that were added to the joined graph, in place.
 
@@ -351,7 +357,7 @@ def _connect_collectives(
     kernel waited for as recorded.
 
     Args:
-        whole: The joined graph.
+        joined_graph: The joined graph.
         arrivals: The collectives, with the nodes of each rank that takes part.
         layout: Which nodes of the joined graph stand for what.
         drift_ns: For each row of `arrivals` how many ns the clock of its rank is from
@@ -362,33 +368,35 @@ def _connect_collectives(
     join = layout.join
 
     # Arrivals take over the sources of the kernels.
-    for edges in (whole.source, whole.lag, whole.residual):
+    for edges in (joined_graph.source, joined_graph.lag, joined_graph.residual):
         edges[:, arrival] = edges[:, kernel]
-    whole.residual[:, kernel] = 0
+    joined_graph.residual[:, kernel] = 0
 
     # Kernels wait for their arrival and for the last JOIN of their collective.
     collective_of_join = arrivals.collective_of_row[layout.joined]
     joins_of_collective = equal_ranges(collective_of_join, arrivals.collective_of_row)
     last_join = join[joins_of_collective.end - 1]
-    whole.source[0, kernel] = arrival
-    whole.source[1, kernel] = last_join
-    whole.lag[0, kernel] = 0
-    whole.lag[1, kernel] = np.minimum(arrivals.transfer_ns, 0) - drift_ns
+    joined_graph.source[0, kernel] = arrival
+    joined_graph.source[1, kernel] = last_join
+    joined_graph.lag[0, kernel] = 0
+    joined_graph.lag[1, kernel] = np.minimum(arrivals.transfer_ns, 0) - drift_ns
 
     # Each JOIN waits for the JOIN before it, the first one for the first arrival.
     is_first_join = ordinals(collective_of_join) == 0
     row_before = layout.joined - 1  # of a first JOIN: the first row of its collective
-    whole.source[0, join] = np.where(is_first_join, arrival[row_before], join - 1)
-    whole.source[1, join] = arrival[layout.joined]
-    whole.lag[0, join] = np.where(is_first_join, drift_ns[row_before], 0)
-    whole.lag[1, join] = drift_ns[layout.joined]
+    joined_graph.source[0, join] = np.where(
+        is_first_join, arrival[row_before], join - 1
+    )
+    joined_graph.source[1, join] = arrival[layout.joined]
+    joined_graph.lag[0, join] = np.where(is_first_join, drift_ns[row_before], 0)
+    joined_graph.lag[1, join] = drift_ns[layout.joined]
 
-    whole.kind[arrival] = Node.JOIN
-    whole.kind[join] = Node.JOIN
+    joined_graph.kind[arrival] = Node.JOIN
+    joined_graph.kind[join] = Node.JOIN
 
 
 def _time_collectives(
-    whole: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout
+    joined_graph: Graph, arrivals: CollectiveArrivals, layout: _NodeLayout
 ) -> None:
     """Fill in the recorded times of collectives and of their added nodes, in place.
 
@@ -396,18 +404,18 @@ def _time_collectives(
     begins when the last rank arrives, and it ends as recorded.
 
     Args:
-        whole: The joined graph.
+        joined_graph: The joined graph.
         arrivals: The collectives, with the nodes of each rank that takes part.
         layout: Which nodes of the joined graph stand for what.
     """
-    arrived = whole.began[layout.kernel]
-    ended = arrived + whole.lasted[layout.kernel]
-    last_arrived = arrivals.last_arrival_ns(arrived - arrivals.to_common_ns)
+    arrived = joined_graph.began[layout.kernel]
+    ended = arrived + joined_graph.lasted[layout.kernel]
+    last_arrived = arrivals.find_last_arrivals(arrived - arrivals.to_common_ns)
 
-    whole.began[layout.arrival] = arrived
-    whole.began[layout.join] = last_arrived[layout.joined]
-    whole.began[layout.kernel] = last_arrived
-    whole.lasted[layout.kernel] = np.maximum(ended - last_arrived, 0)
+    joined_graph.began[layout.arrival] = arrived
+    joined_graph.began[layout.join] = last_arrived[layout.joined]
+    joined_graph.began[layout.kernel] = last_arrived
+    joined_graph.lasted[layout.kernel] = np.maximum(ended - last_arrived, 0)
 
 
 def _join_batches(graphs: Sequence[Graph], layout: _NodeLayout) -> Batches:

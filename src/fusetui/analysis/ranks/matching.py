@@ -121,11 +121,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.diff(self.first)
 
     @property
-    def whole(self) -> Flags:
+    def has_all_ranks(self) -> Flags:
         """For each collective whether all ranks of its group are given."""
         return np.asarray((self.size > 0) & (self.counts == self.size))
 
-    def named(self, kinds: Collection[str]) -> Flags:
+    def mark_named(self, kinds: Collection[str]) -> Flags:
         """Mark the collectives that have one of these names, such as "all_reduce".
 
         Returns one flag per collective.
@@ -221,7 +221,7 @@ class _AllCollectives(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.array(is_of_key, dtype=np.bool_)[self.key]
 
 
-def match(ranks: Sequence[RankSummary]) -> Matched:
+def match_collectives(ranks: Sequence[RankSummary]) -> Matched:
     """Match the collectives of the ranks of one job: find which of several ranks are
     one and the same.
 
@@ -241,7 +241,8 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     # Sort the numbered rows by collective, then by rank. A collective with one row only
     # is shared with nobody.
     numbered = np.flatnonzero(_is_numbered(number_of_row))
-    by_number = numbered[np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))]
+    by_number_and_rank = np.lexsort((all_rows.rank[numbered], number_of_row[numbered]))
+    by_number = numbered[by_number_and_rank]
     ranks_of_collective = np.diff(run_bounds(number_of_row[by_number]))
     is_shared = np.repeat(ranks_of_collective > 1, ranks_of_collective)
     of_one_rank = by_number[~is_shared]
@@ -352,7 +353,8 @@ def _make_keys(summary: RankSummary, index_of_key: dict[MatchingKey, int]) -> In
             peer=int(collectives.peer[first]),
         )
         key_of_kind.append(index_of_key.setdefault(key, len(index_of_key)))
-    return np.array(key_of_kind, dtype=np.int64)[kind_of_collective]
+    key_index_of_kind = np.array(key_of_kind, dtype=np.int64)
+    return key_index_of_kind[kind_of_collective]
 
 
 def _make_key(rank: int, *, name: str, group: ProcessGroup, peer: int) -> MatchingKey:
@@ -430,7 +432,7 @@ def _number_within_key(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     counts = rows_of_rank[rows_of_rank > 0]
     all_have_equally_many = counts.min() == counts.max()
     if all_have_equally_many:
-        return ordinals(rank)
+        return ordinals(rank)  # counts from 0 on each rank
 
     sequence = all_rows.sequence[rows]
     all_are_recorded = (sequence != NO_SEQUENCE).all()
@@ -466,7 +468,8 @@ def _number_from_end_of_steps(all_rows: _AllCollectives, rows: Rows) -> Int64s:
     for rank in distinct(rank_of_row).tolist():
         summary = all_rows.ranks[rank]
         is_of_rank = rank_of_row == rank
-        issued = summary.collectives.issued[collective_of_row[is_of_rank]]
+        collectives_of_rank = collective_of_row[is_of_rank]
+        issued = summary.collectives.issued[collectives_of_rank]
         step_of_rank = _find_steps_of_issued(summary, issued, number_of_step)
 
         # `ordinals` counts how many precede; on reversed arrays, how many follow.
@@ -513,7 +516,8 @@ def _find_steps_of_issued(
     # Steps may have gaps in between, so the end of the step has to be looked at too.
     is_inside = issued[after_first_begin] < summary.step_end[last_begun]
     step = last_begun[is_inside]
-    number_of_collective[after_first_begin[is_inside]] = np.array(own_numbers)[step]
+    inside_step = after_first_begin[is_inside]
+    number_of_collective[inside_step] = np.array(own_numbers)[step]
     return number_of_collective
 
 
@@ -553,9 +557,12 @@ def _order_by_start(
     """
     collectives = _sort_by_first_start(by_number, number, all_rows.column("start"))
     rows = collectives.rows
-    first_rows = rows[collectives.first[:-1]]  # one row of each collective
+
+    # One row of each collective, for what is the same on all of its ranks.
+    first_rows = rows[collectives.first[:-1]]
     keys = [all_rows.keys[key] for key in all_rows.key[first_rows].tolist()]
     group_sizes = [key.group.size for key in keys]
+
     return Matched(
         ranks=all_rows.ranks,
         first=collectives.first,
@@ -605,9 +612,11 @@ def _sort_by_first_start(
 
     # Give each row the position of its collective in the new order, and sort by that.
     by_time = np.argsort(first_start, kind="stable")
-    position_of_row = np.repeat(rank_of_each(by_time), rows_of_collective)
+    position_of_collective = rank_of_each(by_time)
+    position_of_row = np.repeat(position_of_collective, rows_of_collective)
+    by_position = np.argsort(position_of_row, kind="stable")
     return _OrderedByStart(
-        rows=by_number[np.argsort(position_of_row, kind="stable")],
+        rows=by_number[by_position],
         first=prefix_sums(rows_of_collective[by_time]),
     )
 
@@ -655,7 +664,7 @@ class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
         return np.asarray(self.step_of_row != BEFORE_STEPS)
 
 
-def steps_of(matched: Matched) -> StepsOfRows:
+def find_job_steps(matched: Matched) -> StepsOfRows:
     """Find the steps of a job, and the step in which each collective was issued.
 
     Ranks may have recorded different steps. The steps of the job are those of all ranks
@@ -767,7 +776,9 @@ def determine_job(summaries_or_reasons: Iterable[RankSummary | LeftOut]) -> Rank
     for summary in numbered:
         middle_recording = recordings[len(recordings) // 2]
         reason = _explain_other_job(summary, world_size, middle_recording)
-        reason = reason or _explain_given_twice(summary, ranks)
+        if not reason:
+            reason = _explain_given_twice(summary, ranks)
+
         if reason:
             left_out.append(LeftOut(summary.path, summary.rank, reason))
         else:
@@ -824,10 +835,10 @@ def _choose_world_size(summaries: Sequence[RankSummary]) -> int:
         if summary.world_size:
             ranks_of_size[summary.world_size] += 1
 
-    def importance(size: int) -> tuple[int, int]:
+    def sort_key(size: int) -> tuple[int, int]:
         return ranks_of_size[size], size
 
-    return max(ranks_of_size, key=importance, default=0)
+    return max(ranks_of_size, key=sort_key, default=0)
 
 
 def _list_notes(

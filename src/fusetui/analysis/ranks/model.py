@@ -64,7 +64,7 @@ class RegionTimes(msgspec.Struct, frozen=True):
     # left out is missing
     left_out_ns: dict[str, int]
 
-    def at_least(self, region: CodeRegion) -> int:
+    def min_ns_of(self, region: CodeRegion) -> int:
         """Return for how many ns the thread was certainly in a code region; 0 if it is
         not listed.
 
@@ -72,7 +72,7 @@ class RegionTimes(msgspec.Struct, frozen=True):
         """
         return self.ns.get(region, 0)
 
-    def at_most(self, region: CodeRegion) -> int:
+    def max_ns_of(self, region: CodeRegion) -> int:
         """Return for how many ns at most the thread can have been in a code region.
 
         A region that is left out took no longer than the longest one of its kind that
@@ -87,25 +87,25 @@ class PackedRegions(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     # a table with the columns: index of the collective, index in REGION_KINDS, index in
-    # `names`, ns; see `packed`
+    # `names`, ns; see `pack_table`
     times: bytes
     # a table with the columns: index of the collective, index in REGION_KINDS, ns,
     # which is the longest time of a name that is left out; no row where none is
     left_out: bytes
 
-    def by_collective(self) -> dict[int, RegionTimes]:
+    def unpack(self) -> dict[int, RegionTimes]:
         """Return the code regions before each collective, by its index in Collectives.
 
         Collectives for which they are unknown are missing.
         """
         regions: dict[int, RegionTimes] = {}
-        time_rows = unpacked(self.times, TIME_COLUMNS).tolist()
+        time_rows = unpack_table(self.times, TIME_COLUMNS).tolist()
         for collective, kind_index, name_index, ns in time_rows:
             before = regions.setdefault(collective, RegionTimes(ns={}, left_out_ns={}))
             region = REGION_KINDS[kind_index], self.names[name_index]
             before.ns[region] = ns
 
-        left_out_rows = unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist()
+        left_out_rows = unpack_table(self.left_out, LEFT_OUT_COLUMNS).tolist()
         for collective, kind_index, ns in left_out_rows:
             regions[collective].left_out_ns[REGION_KINDS[kind_index]] = ns
         return regions
@@ -118,7 +118,7 @@ LEFT_OUT_COLUMNS = 3  # of PackedRegions.left_out
 def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
     """Compress the code regions before collectives.
 
-    `PackedRegions.by_collective` turns the result back.
+    `PackedRegions.unpack` turns the result back.
 
     Args:
         before: The regions before each collective, by its index.
@@ -132,12 +132,15 @@ def pack_regions(before: Mapping[int, RegionTimes]) -> PackedRegions:
             kind_index = REGION_KINDS.index(kind)
             name_index = index_of_name.setdefault(name, len(index_of_name))
             time_rows.append((collective, kind_index, name_index, ns))
+
         for kind, ns in regions.left_out_ns.items():
-            left_out_rows.append((collective, REGION_KINDS.index(kind), ns))
+            kind_index = REGION_KINDS.index(kind)
+            left_out_rows.append((collective, kind_index, ns))
+
     return PackedRegions(
         names=tuple(index_of_name),
-        times=packed(np.array(time_rows, dtype=np.int64)),
-        left_out=packed(np.array(left_out_rows, dtype=np.int64)),
+        times=pack_table(np.array(time_rows, dtype=np.int64)),
+        left_out=pack_table(np.array(left_out_rows, dtype=np.int64)),
     )
 
 
@@ -169,7 +172,7 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     ahead: Int64s  # for how many ns between ready and start the device computed
     # for how many ns before its end, and since ready, the device computed nothing
     stalled: Int64s
-    before: bytes  # the account from the end of the collective before; see `packed`
+    before: bytes  # the account from the end of the collective before; see `pack_table`
 
     def __len__(self) -> int:
         return len(self.start)
@@ -222,7 +225,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
         return self.names[int(self.collectives.name[collective])]
 
 
-def packed(table: Int64s) -> bytes:
+def pack_table(table: Int64s) -> bytes:
     """Compress a table of integers of shape [n, columns] into bytes.
 
     It is for tables whose figures are mostly small and seldom looked at. The number of
@@ -231,7 +234,7 @@ def packed(table: Int64s) -> bytes:
     return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
-def unpacked(data: bytes, columns: int) -> Int64s:
+def unpack_table(data: bytes, columns: int) -> Int64s:
     """Unpack a table of integers that was compressed into bytes.
 
     Args:
@@ -258,8 +261,8 @@ def _encode_array(array: Int64s) -> tuple[tuple[int, ...], bytes]:
     return array.shape, array.astype("<i8").tobytes()
 
 
-def decoded(data: bytes) -> RankSummary:
-    """Decode the summary of a rank from the bytes that it was encoded as.
+def decode_summary(data: bytes) -> RankSummary:
+    """Decode the summary of a rank from the bytes that `encode_summary` made of it.
 
     Raises:
         msgspec.MsgspecError: For anything else, and for a summary of another version.

@@ -71,13 +71,13 @@ def recognize_pipeline(matched: Matched, step_ns: float) -> Pipeline | None:
     for summary in ranks:
         collectives = summary.collectives
         in_collectives_ns += union_length(collectives.start, collectives.end)
-    sends_are_most = 2 * sum(send_ns_of_ranks) > in_collectives_ns
-    if not sends_are_most:
+    sends_take_most_time = 2 * sum(send_ns_of_ranks) > in_collectives_ns
+    if not sends_take_most_time:
         return None
 
     stage_of = _assign_stages(matched)
     known_stages = [stage for stage in stage_of if stage is not None]
-    stage_count = max(known_stages, default=-1) + 1
+    stage_count = 1 + max(known_stages, default=-1)  # 0 if none is known
     all_have_accounts = all(len(summary.accounts) for summary in ranks)
     if not all_have_accounts:
         return Pipeline(stage_of=stage_of, stages=stage_count, bubble=None, slow=())
@@ -117,12 +117,14 @@ def _measure_bubble(
 def _measure_send_ns(summary: RankSummary) -> int:
     """Measure for how many ns a rank was in a send or a receive, counting overlaps
     once."""
-    send_names = []
+    # Collectives have the indices of their names.
+    indices_of_sends = []
     for index, name in enumerate(summary.names):
         if name in POINT_TO_POINT:
-            send_names.append(index)
+            indices_of_sends.append(index)
+
     collectives = summary.collectives
-    is_send = np.isin(collectives.name, send_names)
+    is_send = np.isin(collectives.name, indices_of_sends)
     return union_length(collectives.start[is_send], collectives.end[is_send])
 
 
@@ -387,7 +389,7 @@ def measure_middle_and_limit(values: Floats) -> MiddleAndLimit:
     return MiddleAndLimit(middle=middle, limit=limit)
 
 
-def outliers(values: Floats, step_ns: float) -> Flags:
+def mark_outliers(values: Floats, step_ns: float) -> Flags:
     """Mark the values that stand out among all.
 
     They lie further from the median than MAX_DEVIATIONS scaled median absolute
@@ -410,7 +412,7 @@ def outliers(values: Floats, step_ns: float) -> Flags:
     return is_known & (np.abs(values - middle) > min_distance)
 
 
-def balance(values: Floats) -> float | None:
+def measure_balance(values: Floats) -> float | None:
     """Measure how balanced values are: the mean as a share of the largest value.
 
     It is 1 if all ranks have the same value, and 0.75 for the values 5 and 10.

@@ -50,10 +50,15 @@ def find_preceding(
         waits: The waits in these collectives, with all times on the common clock.
         among: The rows that may precede others; all others are passed over.
         begins: When each row of `matched` began, in ns of the common clock.
+
+    Returns:
+        For each row the last of `among` that had ended when the row began; and for each
+        of `among` the one that ended before it on the same rank. NO_ROW for none.
     """
-    # Times are counted from the first one, because `last_before` takes none below 0.
+    # Times are counted from the first one, because `find_last_end_before` takes none
+    # below 0.
     first_ns = int(min(begins.min(), waits.end.min()))
-    last_row = last_before(
+    last_row = find_last_end_before(
         end_ranks=matched.rank,
         ends=waits.end - first_ns,
         among=among,
@@ -62,14 +67,15 @@ def find_preceding(
     )
 
     # Sorted by rank and end, each row follows the one that ended before it.
-    by_end = among[np.lexsort((waits.end[among], matched.rank[among]))]
+    order = np.lexsort((waits.end[among], matched.rank[among]))
+    by_end = among[order]
     begins_rank = begins_runs(matched.rank[by_end])
     row_before = np.full(len(matched.rank), NO_ROW, dtype=np.intp)
     row_before[by_end] = value_before(by_end, begins_rank, missing=NO_ROW)
     return Preceding(last=last_row, earlier=row_before)
 
 
-def last_before(
+def find_last_end_before(
     *, end_ranks: Rows, ends: Int64s, among: Rows, ranks: Rows, begins: Int64s
 ) -> Rows:
     """Find for each begin the last end on the same rank that is not after it.
@@ -120,7 +126,7 @@ class ProgramPositions:
             matched: The collectives of the job; a row is one rank's part in one.
             starts: The start of each row, in ns of the common clock.
         """
-        self.kind_of_collective = _kinds(matched)
+        self.kind_of_collective = _number_kinds(matched)
         """A number per collective, equal for those of one name, size and number of
         ranks."""
         self._kind = self.kind_of_collective[matched.collective_of_row]
@@ -130,15 +136,16 @@ class ProgramPositions:
         # Sort the rows by rank, kind and start. What is at position 3 of a rank and a
         # kind is then found 3 rows behind the first one of that rank and kind.
         self._sorted_rows = np.lexsort((starts, self._kind, matched.rank))
-        rows_of = np.zeros((rank_count, kinds), dtype=np.intp)
-        np.add.at(rows_of, (matched.rank, self._kind), 1)
-        rows_before = prefix_sums(rows_of.reshape(-1))
-        self._rows_of = rows_of
+        row_count = np.zeros((rank_count, kinds), dtype=np.intp)
+        np.add.at(row_count, (matched.rank, self._kind), 1)
+        self._row_count = row_count
         """How many rows each rank has of each kind, of shape [ranks, kinds]."""
-        self._first_of = rows_before[:-1].reshape(rank_count, kinds)
+
+        rows_before = prefix_sums(row_count.reshape(-1))
+        self._first_index = rows_before[:-1].reshape(rank_count, kinds)
         """Where these begin in `_sorted_rows`, in the same shape."""
 
-        first_of_row = self._first_of[matched.rank, self._kind]
+        first_of_row = self._first_index[matched.rank, self._kind]
         self.position = rank_of_each(self._sorted_rows) - first_of_row
         """For each row how many collectives of its kind its rank started before."""
 
@@ -153,7 +160,7 @@ class ProgramPositions:
         is_same_count = self.position[rows] == self.position[other_rows]
         return np.asarray(is_same_kind & is_same_count)
 
-    def row_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
+    def find_on_other_rank(self, ranks: Rows, rows: Rows) -> Rows:
         """Find the rows that are at the same positions of the program on other ranks.
 
         E.g. for the third all-reduce of 4 MB of a rank, it is the third one of that
@@ -161,20 +168,21 @@ class ProgramPositions:
 
         Args:
             ranks: For each of `rows` the index of the rank to look on.
-            rows: The rows.
+            rows: The rows. For NO_ROW the result means nothing.
 
         Returns:
             A row of each of `ranks`, NO_ROW where that rank does not get so far.
         """
         kind = self._kind[rows]
         position = self.position[rows]
-        exists = position < self._rows_of[ranks, kind]
-        sorted_index = self._first_of[ranks, kind] + position
+        exists = position < self._row_count[ranks, kind]
+        sorted_index = self._first_index[ranks, kind] + position
+        # Where there is no such row, any one is looked up and then replaced.
         row = self._sorted_rows[np.where(exists, sorted_index, 0)]
         return np.where(exists, row, NO_ROW)
 
 
-def _kinds(matched: Matched) -> Rows:
+def _number_kinds(matched: Matched) -> Rows:
     """Number the kinds of collectives: those of one name, size and number of ranks.
 
     Returns:

@@ -136,10 +136,11 @@ def build_graphs(
     for index, summary in enumerate(facts.matched.ranks):
         trace = open_trace(summary.path, cached=cached)
         graph = _build_rank_graph(facts, arrivals, index, trace)
-        own_changes = [
+        # Those without a rank are of all ranks.
+        changes_of_rank = [
             change for change in changes if change.rank in (None, summary.rank)
         ]
-        with_changes = _apply_changes(trace, graph, own_changes, error_of_change)
+        with_changes = _apply_changes(trace, graph, changes_of_rank, error_of_change)
         applied |= with_changes.applied
         notes |= dict.fromkeys(with_changes.notes)
         rank_graphs.append(_collect_rank_graph(trace, graph, with_changes))
@@ -248,10 +249,10 @@ def _check_links(trace: Trace, graph: Graph, collectives: Rows) -> None:
             other work of their stream begins before they end.
     """
     recording_ns = int(graph.ended.max())
-    if _unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
+    if _measure_unexplained_ns(graph, collectives) > MAX_REPLAY_ERROR * recording_ns:
         raise NoAnswerError("not_linked")
 
-    # Even without a change, `changed` corrects the edges of overlapping work.
+    # Even without a change, `apply_changes` corrects the edges of overlapping work.
     unchanged, _ = apply_changes(trace, graph, ())
     if not np.array_equal(unchanged.lag, graph.lag):
         raise NoAnswerError("overlaps")
@@ -280,6 +281,7 @@ def _apply_changes(
             error_of_change[change.text] = error
         else:
             applied.append(change)
+
     changed_graph, notes = apply_changes(
         trace, graph, [change.change for change in applied]
     )
@@ -321,6 +323,9 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
         graph: Its graph.
         collectives: The indices of the collectives, in the order of issue.
 
+    Returns:
+        A node for each of `collectives`.
+
     Raises:
         NoAnswerError: If one of them is no kernel, so that it has no node.
     """
@@ -332,7 +337,7 @@ def _find_nodes(trace: Trace, graph: Graph, collectives: Rows) -> Rows:
     return nodes
 
 
-def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
+def _measure_unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """Measure how much of the time around the collectives of a rank is not explained.
 
     The unexplained delay of a node is by how many ns it began later than the graph
@@ -349,7 +354,8 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     """
     delay_ns = graph.residual.max(axis=0)
     nodes = graph.nodes(Node.GPU_TASK, Node.LAUNCH, Node.WAIT)
-    late_nodes = nodes[delay_ns[nodes] > LATE_NS]
+    is_late = delay_ns[nodes] > LATE_NS
+    late_nodes = nodes[is_late]
     late_others = np.setdiff1d(late_nodes, collectives)
 
     # Count the collectives that ended in the last LATE_NS before each of them begins.
@@ -359,8 +365,9 @@ def _unexplained_ns(graph: Graph, collectives: Rows) -> int:
     ended_long_before = np.searchsorted(ends, began - LATE_NS, side="left")
     follows_collective = ended_by_then > ended_long_before
 
+    following_nodes = late_others[follows_collective]
     delay_of_collectives = delay_ns[collectives].sum()
-    delay_of_others = delay_ns[late_others[follows_collective]].sum()
+    delay_of_others = delay_ns[following_nodes].sum()
     return int(delay_of_collectives + delay_of_others)
 
 
@@ -380,7 +387,8 @@ def drop_removed_collectives(
     Raises:
         WrongChangeError: For a change of a collective on some of its ranks only.
     """
-    # For each rank's part in a collective.
+    # For each rank's part in a collective: whether a change removes it there, and
+    # whether it lasts as long as before.
     arrivals = graphs.arrivals
     is_removed = np.zeros(len(arrivals.node), dtype=np.bool_)
     keeps_length = np.zeros(len(arrivals.node), dtype=np.bool_)

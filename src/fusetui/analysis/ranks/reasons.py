@@ -27,7 +27,7 @@ from fusetui.analysis.ranks.model import (
     RankSummary,
     Reason,
     RegionTimes,
-    unpacked,
+    unpack_table,
 )
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -95,7 +95,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
         if matched.row[delay.row] == first_collective:
             begin_of_first = _measure_late_begin(matched, facts.clocks, delay, others)
         if begin_of_first is None:
-            sums.add(delay, others)
+            sums.add_delay(delay, others)
         else:
             late_begin = begin_of_first
             outside_ns += delay.ns
@@ -107,7 +107,7 @@ def explain_lateness(facts: JobFacts, rank: int) -> Reason:
         begins_after_ns=late_begin.after_ns if late_begin else None,
         begins_after_rank=late_begin.after_rank if late_begin else None,
         has_step=late_begin.is_step if late_begin else False,
-        excess=sums.largest(),
+        excess=sums.list_largest_excess(),
     )
 
 
@@ -125,7 +125,7 @@ class _SumsOfDelays:
         """Begin without delays.
 
         Args:
-            matched: The collectives of the job, of which `add` takes rows.
+            matched: The collectives of the job, of which `add_delay` takes rows.
         """
         self._work_before = _WorkBeforeCollectives(matched)
         self._longer_ns: Counter[CodeRegion] = Counter()
@@ -133,7 +133,7 @@ class _SumsOfDelays:
         self.delay_ns = 0
         """All delays together."""
 
-    def add(self, delay: _Delay, others: Rows) -> None:
+    def add_delay(self, delay: _Delay, others: Rows) -> None:
         """Add a delay of the rank before one collective, and what explains it.
 
         It is compared for how long this rank and the others were in each region of the
@@ -145,13 +145,14 @@ class _SumsOfDelays:
         """
         self.delay_ns += delay.ns
         max_explained_ns = round(MAX_SHARE_OF_DELAY * delay.ns)
-        compared_rows = others[_choose_evenly_spaced(len(others))].tolist()
-        for difference in self._work_before.differences(delay.row, compared_rows):
+        compared = _choose_evenly_spaced(len(others))
+        compared_rows = others[compared].tolist()
+        for difference in self._work_before.list_differences(delay.row, compared_rows):
             self._longer_ns[difference.region] += difference.ns
             explained_ns = min(difference.ns, max_explained_ns)
             self._explained_ns[difference.region] += explained_ns
 
-    def largest(self) -> tuple[Excess, ...]:
+    def list_largest_excess(self) -> tuple[Excess, ...]:
         """Return the code regions that explain most of the delays, the largest first.
 
         A region is an op, a module, a Python function or a class of GPU time. There are
@@ -176,20 +177,18 @@ def _list_delays_in_late_steps(facts: JobFacts, rank: int) -> list[_Delay]:
         facts: The ranks of the job, and what was computed from them.
         rank: The index of the rank.
     """
+    # For each delay: its step, and whether it is one of this rank in a late step.
     delays = facts.charged.own_delays
     step = facts.steps.step_of_row[delays.row]
     is_in_step = facts.steps.is_in_step[delays.row]
     is_of_rank = facts.matched.rank[delays.row] == rank
-    is_late_step = facts.caused.is_late_in_step[rank]
+    is_late_step = facts.caused.is_late_in_step[rank]  # per step
+    # A delay before all steps looks up the last one, which is not used.
+    is_listed = is_of_rank & is_in_step & is_late_step[step]
 
-    selected = np.flatnonzero(is_of_rank & is_in_step)
-    selected = selected[is_late_step[step[selected]]]
-    return [
-        _Delay(row=row, ns=ns)
-        for row, ns in zip(
-            delays.row[selected].tolist(), delays.ns[selected].tolist(), strict=True
-        )
-    ]
+    rows = delays.row[is_listed].tolist()
+    ns_of_rows = delays.ns[is_listed].tolist()
+    return [_Delay(row=row, ns=ns) for row, ns in zip(rows, ns_of_rows, strict=True)]
 
 
 def _find_other_rows(matched: Matched, row: int) -> Rows:
@@ -239,7 +238,7 @@ def _measure_late_begin(
     begins = np.array(recording_begins) if step_begins is None else step_begins
 
     # Compare them on the clock that all ranks share. The rank itself comes first.
-    common_begins = clocks.common(ranks, begins)
+    common_begins = clocks.to_common_clock(ranks, begins)
     own_begin = int(common_begins[0])
     begins_of_others = common_begins[1:]
     late_ns = own_begin - median(begins_of_others)
@@ -291,7 +290,9 @@ class _WorkBeforeCollectives:
         self._regions: dict[int, dict[int, RegionTimes]] = {}
         self._previous = _find_previous_rows(matched)
 
-    def differences(self, row: int, others: Sequence[int]) -> Iterable[_Difference]:
+    def list_differences(
+        self, row: int, others: Sequence[int]
+    ) -> Iterable[_Difference]:
         """List what took longer, or shorter, than on the median of the other ranks.
 
         Args:
@@ -322,12 +323,12 @@ class _WorkBeforeCollectives:
             A difference per class; none at all unless all of these ranks have an
             account.
         """
-        own_account = self._account(row)
+        own_account = self._look_up_account(row)
         if own_account is None:
             return []
         accounts_of_others = []
         for other in others:
-            account = self._account(other)
+            account = self._look_up_account(other)
             if account is None:
                 return []
             accounts_of_others.append(account)
@@ -357,12 +358,12 @@ class _WorkBeforeCollectives:
             A difference per region; none at all unless the regions are known for all of
             these ranks. They are kept only for the longest stretches.
         """
-        own_regions = self._regions_before(row)
+        own_regions = self._look_up_regions(row)
         if own_regions is None:
             return []
         regions_of_others: list[RegionTimes] = []
         for other in others:
-            regions = self._regions_before(other)
+            regions = self._look_up_regions(other)
             if regions is None:
                 return []
             regions_of_others.append(regions)
@@ -374,13 +375,13 @@ class _WorkBeforeCollectives:
         differences: list[_Difference] = []
         for region in all_regions:
             most_ns_of_others = [
-                regions.at_most(region) for regions in regions_of_others
+                regions.max_ns_of(region) for regions in regions_of_others
             ]
-            ns = own_regions.at_least(region) - median(most_ns_of_others)
+            ns = own_regions.min_ns_of(region) - median(most_ns_of_others)
             differences.append(_Difference(region=region, ns=ns))
         return differences
 
-    def _account(self, row: int) -> Int64s | None:
+    def _look_up_account(self, row: int) -> Int64s | None:
         """Return how many ns of each class of time, such as compute or idle, a rank
         spent before a collective.
 
@@ -394,7 +395,7 @@ class _WorkBeforeCollectives:
         rank = int(matched.rank[row])
         if rank not in self._accounts:
             compressed = matched.ranks[rank].collectives.before
-            self._accounts[rank] = unpacked(compressed, len(CLASSES))
+            self._accounts[rank] = unpack_table(compressed, len(CLASSES))
         accounts_of_rank = self._accounts[rank]
         if not len(accounts_of_rank):
             return None
@@ -408,7 +409,7 @@ class _WorkBeforeCollectives:
             account[COMPUTE] -= matched.ahead[row]
         return account
 
-    def _regions_before(self, row: int) -> RegionTimes | None:
+    def _look_up_regions(self, row: int) -> RegionTimes | None:
         """Return for how long the issuing thread was in which code regions before a
         collective.
 
@@ -422,7 +423,7 @@ class _WorkBeforeCollectives:
         collective = int(self._matched.row[row])
         if rank not in self._regions:
             compressed = self._matched.ranks[rank].regions
-            self._regions[rank] = compressed.by_collective()
+            self._regions[rank] = compressed.unpack()
         return self._regions[rank].get(collective)
 
 

@@ -18,7 +18,7 @@ from fusetui.analysis.questions.memory import find_memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import infer_rank
 from fusetui.analysis.ranks import model
-from fusetui.analysis.ranks.code_regions import regions_before
+from fusetui.analysis.ranks.code_regions import measure_regions_before_collectives
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
@@ -88,7 +88,7 @@ def _decode_record(record: CacheRecord | None, path: str) -> model.RankSummary |
         kept_summary = record.load(KeptSummary)
         if kept_summary is None:
             return None
-        summary = model.decoded(kept_summary.data)
+        summary = model.decode_summary(kept_summary.data)
     except msgspec.MsgspecError:
         return None  # a record that is damaged or of another version counts as missing
     return msgspec.structs.replace(summary, path=path)
@@ -104,7 +104,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         trace: The trace.
         path: Where it lies.
     """
-    issued = _first_collectives(find_collectives(trace))
+    issued = _keep_first_collectives(find_collectives(trace))
     groups = _list_groups(trace, issued)
     names = list(dict.fromkeys(collective.name for collective in issued.collectives))
     ended_before = _find_latest_ends_before(trace, issued)
@@ -147,7 +147,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         names=tuple(names),
         collectives=_make_columns(trace, issued, groups, names, device, ended_before),
         cut=_find_cut_collectives(issued),
-        regions=regions_before(trace, issued, ended_before),
+        regions=measure_regions_before_collectives(trace, issued, ended_before),
         memory_peak=max(peaks, default=model.UNKNOWN_BYTES),
         note=note_of(trace),
         inferred=_collect_inferences(issued),
@@ -192,7 +192,7 @@ def _collect_inferences(issued: IssuedCollectives) -> tuple[str, ...]:
     return tuple(dict.fromkeys(inferred))
 
 
-def _first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
+def _keep_first_collectives(issued: IssuedCollectives) -> IssuedCollectives:
     """Return the first MAX_COLLECTIVES collectives."""
     return IssuedCollectives(
         rows=issued.rows[: model.MAX_COLLECTIVES],
@@ -242,9 +242,10 @@ def _count_launching_processes(trace: Trace) -> int:
     """Count the processes that launched GPU work."""
     launch = trace.launch[trace.gpu_rows]
     has_launch = launch != NO_ROW
-    launching_tracks = distinct(trace.track[launch[has_launch]]).tolist()
-    processes = {trace.tracks[track].pid for track in launching_tracks}
-    return len(processes)
+    launching_calls = launch[has_launch]
+    launching_tracks = distinct(trace.track[launching_calls]).tolist()
+    pids = {trace.tracks[track].pid for track in launching_tracks}
+    return len(pids)
 
 
 def _choose_device(trace: Trace) -> Device | None:
@@ -350,7 +351,7 @@ def _make_columns(
         ready=ready + trace.epoch_ns,
         ahead=_measure_computed_ns(device, ready, start),
         stalled=_measure_stalls(trace, issued, ready),
-        before=model.packed(_make_account_table(accounts_before)),
+        before=model.pack_table(_make_account_table(accounts_before)),
     )
 
 
@@ -427,24 +428,27 @@ class _LaunchedCompute(msgspec.Struct, frozen=True, eq=False):
 
 
 def _find_launched_compute(trace: Trace) -> _LaunchedCompute:
-    """Return the kernels that compute, on the stream on which they take the most time.
+    """Find the kernels that compute, on the stream on which they take the most time.
 
-    Kernels whose launch is unknown are left out.
+    They are in the order of their launches. Kernels whose launch is unknown are left
+    out.
     """
     kernels = trace.rows_of(Role.KERNEL)
     has_launch = trace.launch[kernels] != NO_ROW
     computing = kernels[~communicates(trace, kernels) & has_launch]
+
     if len(computing):
         track = trace.track[computing]
         busy_ns = summed(track, trace.dur[computing], len(trace.tracks))
         busiest_track = np.argmax(busy_ns)
         computing = computing[track == busiest_track]
 
-    launched = trace.start[trace.launch[computing]]
+    launch_calls = trace.launch[computing]
+    launched = trace.start[launch_calls]
     by_launch = np.argsort(launched, kind="stable")
+    sorted_end = trace.end[computing][by_launch]
     return _LaunchedCompute(
-        launched=launched[by_launch],
-        latest_end=np.maximum.accumulate(trace.end[computing[by_launch]]),
+        launched=launched[by_launch], latest_end=np.maximum.accumulate(sorted_end)
     )
 
 
@@ -489,9 +493,11 @@ def _has_own_launch(trace: Trace, issued: IssuedCollectives) -> Flags:
 
     has_issuer = issued.issuer != NO_ROW
     is_launched = trace.launch[issued.rows] != NO_ROW
-    has_own_launch = has_issuer & is_launched
-    has_own_launch[has_issuer] &= events_of_call[issued.issuer[has_issuer]] == 1
-    return np.asarray(has_own_launch)
+
+    known_issuers = issued.issuer[has_issuer]
+    launches_one_event = np.zeros(len(issued.rows), dtype=np.bool_)
+    launches_one_event[has_issuer] = events_of_call[known_issuers] == 1
+    return np.asarray(is_launched & launches_one_event)
 
 
 RESUMED_NS = 5_000

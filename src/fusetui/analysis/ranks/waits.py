@@ -79,8 +79,8 @@ def measure_waits(matched: Matched, clocks: Clocks) -> Waits:
         matched: The collectives of the job; a row is one rank's part in one.
         clocks: The clocks of all ranks.
     """
-    start = clocks.common(matched.rank, matched.start)
-    end = clocks.common(matched.rank, matched.end)
+    start = clocks.to_common_clock(matched.rank, matched.start)
+    end = clocks.to_common_clock(matched.rank, matched.end)
     ready_before_start_ns = matched.start - matched.ready
     ready = start - ready_before_start_ns
     if not len(matched):
@@ -281,7 +281,8 @@ def _measure_transfers(
         ns per collective, UNKNOWN where it is unknown.
     """
     # Sorted by collective and end, the median is the mean of the two in the middle.
-    sorted_end = end[np.lexsort((end, matched.collective_of_row))]
+    by_end = np.lexsort((end, matched.collective_of_row))
+    sorted_end = end[by_end]
     first_position = matched.first[:-1]
     lower_middle = sorted_end[first_position + (matched.counts - 1) // 2]
     upper_middle = sorted_end[first_position + matched.counts // 2]
@@ -294,7 +295,7 @@ def _measure_transfers(
     resolution_ns = matched.over_ranks(np.maximum, resolution_of_row)
     is_precise = transfer_ns > 2 * resolution_ns
 
-    is_known = matched.whole & is_precise & (not clocks.refused)
+    is_known = matched.has_all_ranks & is_precise & (not clocks.refused)
     return np.where(is_known, transfer_ns, UNKNOWN)
 
 
@@ -354,10 +355,14 @@ def _find_worst_rows(matched: Matched, waits: Waits, is_counted: Flags) -> Rows:
         first row.
     """
     waiting_rows = np.flatnonzero((waits.wait_ns > 0) & is_counted)
+
+    # Sort them by rank, those of a rank by their waits; then each first one is wanted.
     rank = matched.rank[waiting_rows]
-    longest_first = np.lexsort((-waits.wait_ns[waiting_rows], rank))  # first by rank
-    begins_rank = begins_runs(rank[longest_first])
-    worst_of_ranks = waiting_rows[longest_first[begins_rank]]
+    wait_ns = waits.wait_ns[waiting_rows]
+    longest_first = np.lexsort((-wait_ns, rank))
+    sorted_rows = waiting_rows[longest_first]
+    is_first_of_rank = begins_runs(rank[longest_first])
+    worst_of_ranks = sorted_rows[is_first_of_rank]
 
     worst_row = np.full(len(matched.ranks), NO_ROW, dtype=np.intp)
     worst_row[matched.rank[worst_of_ranks]] = worst_of_ranks

@@ -190,12 +190,12 @@ def _check_summaries(facts: JobFacts) -> None:
         raise NoAnswerError("unmatched")
     if not len(matched):
         raise NoAnswerError("no_collectives")
-    if matched.no_group or not matched.whole.all():
+    if matched.no_group or not matched.has_all_ranks.all():
         raise NoAnswerError("unmatched")
 
     # The replay lets every rank of a collective wait for every other one. A broadcast
     # lets its root go on.
-    if not matched.named(ALL_WAIT).all():
+    if not matched.mark_named(ALL_WAIT).all():
         raise NoAnswerError("not_all_wait")
     if facts.clocks.refused:
         raise NoAnswerError("clocks")
@@ -247,6 +247,7 @@ def _replay_and_compare(
     """
     graphs = build_graphs(facts, changes, cached=cached)
     job = _replay_before_and_after(graphs, changes)
+
     residual_share = max(
         *(rank.residual_share for rank in graphs.ranks),
         job.before.residual_share,
@@ -271,7 +272,10 @@ def _replay_and_compare(
     # not matter if the change is that nobody waits for them.
     never_waits = "loader_never_waits" in graphs.notes
     batches_unknown = lengths.depend_on_batches and not never_waits
-    notes = (*graphs.notes, "batches_unknown") if batches_unknown else graphs.notes
+    notes = graphs.notes
+    if batches_unknown:
+        notes = (*notes, "batches_unknown")
+
     is_exact = residual_share == 0 and uncertainty_ns == 0
     saves_at_most = _is_upper_bound(changes, graphs, is_exact=is_exact)
     is_bound = saves_at_most or never_waits or batches_unknown
@@ -459,7 +463,17 @@ def _compare_rank_effects(
     before: _ArrivalSums,
     after: _ArrivalSums,
 ) -> tuple[RankThen, ...]:
-    """Compare how each rank arrives at collectives before and after the changes."""
+    """Compare how each rank arrives at collectives before and after the changes.
+
+    Args:
+        summaries: The ranks.
+        graphs: Their graphs.
+        before: How each rank arrives without the changes.
+        after: How it arrives with them.
+
+    Returns:
+        One entry per rank, in the order of `summaries`.
+    """
     effects: list[RankThen] = []
     for index, (summary, rank) in enumerate(zip(summaries, graphs.ranks, strict=True)):
         effect = RankThen(
@@ -503,7 +517,7 @@ def _find_ends_of_steps(
         # are put on the common clock, and the replayed ones are shifted by as much.
         origin_ns = rank.graph.origin_ns + rank.epoch_ns
         rank_of_bound = np.full(len(recorded), index)
-        recorded_common = clocks.common(rank_of_bound, recorded + origin_ns)
+        recorded_common = clocks.to_common_clock(rank_of_bound, recorded + origin_ns)
         shift = recorded_common - recorded
         bounds_of_ranks.append(replayed + shift)
     return launched_bounds_of_job(bounds_of_ranks)
@@ -523,7 +537,7 @@ def _sum_arrivals(
         rank_count: How many ranks the job has.
     """
     common_arrived = arrived + arrivals.to_common_ns
-    waits_ns = arrivals.last_arrival_ns(arrived) - common_arrived
+    waits_ns = arrivals.find_last_arrivals(arrived) - common_arrived
 
     # Sort the rows of each collective by arrival; its last two rows arrive last.
     by_arrival = np.lexsort((common_arrived, arrivals.collective_of_row))

@@ -93,7 +93,7 @@ def apply_changes(
         edit = EDITS[type(change)]
         edit(change, draft)
     notes = tuple(dict.fromkeys(draft.notes))  # each once
-    return draft.finished(), notes
+    return draft.make_changed_graph(), notes
 
 
 def is_range(changes: Sequence[Change]) -> bool:
@@ -117,6 +117,7 @@ def _scale_durations(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
         _scale_threads(change, draft)
         return
+
     trace = draft.trace
     graph = draft.graph
     if change.what == "comm":
@@ -191,7 +192,8 @@ def _shorten_to_bound(draft: Draft, kernels: Rows, pattern: str) -> None:
     trace = draft.trace
     least_of_row = np.full(len(trace), UNKNOWN_BOUND)
     least_of_row[trace.gpu_rows] = describe_kernels(trace).bounds.bound_ns
-    least_ns = least_of_row[draft.graph.row[kernels]]
+    rows = draft.graph.row[kernels]
+    least_ns = least_of_row[rows]
     is_known = least_ns != UNKNOWN_BOUND
     if not is_known.any():
         raise WrongChangeError(
@@ -241,8 +243,10 @@ def _fuse_kernels(change: FusedKernels, draft: Draft) -> None:
         draft.notes.append("some_runs_keep_their_time")
     share_of_time = np.where(is_unknown, 1.0, runs.share_of_time)
     fused_ns = share_of_time * runs.ns
+
     node_of_row = draft.graph.node_of(draft.trace, Node.GPU_TASK)
-    first_kernels = node_of_row[runs.rows[runs.begin]]
+    first_rows = runs.rows[runs.begin]
+    first_kernels = node_of_row[first_rows]
     draft.scale_gpu_tasks(first_kernels, lambda _: fused_ns)
 
     is_other_kernel = inside_ranges(runs.begin + 1, runs.end, len(runs.rows))
@@ -330,12 +334,14 @@ def _launch_as_graphs(change: Graphed, draft: Draft) -> None:
         if len(launches) < MIN_GRAPHED_LAUNCHES:
             continue
         graph_launches += 1
+
         captured = launch_range
         if change.is_of_steps:
             rows = graph.row[launches]
             captured = launch_range._replace(
                 begin=int(trace.start[rows[0]]), end=int(trace.end[rows].max())
             )
+
         _refuse_waits(draft, calls, captured)
         _launch_as_one_graph(draft, launches, launch_ns)
         _skip_own_time(draft, captured)
@@ -386,14 +392,16 @@ def _find_calls_between(draft: Draft, launch_range: LaunchRange) -> Rows:
     trace = draft.trace
     graph = draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    call_start = trace.start[graph.row[calls]]
-    call_end = trace.end[graph.row[calls]]
-    starts_inside = call_start >= launch_range.begin
-    ends_inside = call_end <= launch_range.end
+    rows = graph.row[calls]
+    start = trace.start[rows]
+    starts_inside = start >= launch_range.begin
+    ends_inside = trace.end[rows] <= launch_range.end
     is_of_threads = np.isin(graph.lane[calls], launch_range.lanes)
-    inside = np.flatnonzero(starts_inside & ends_inside & is_of_threads)
-    by_start = np.argsort(call_start[inside], kind="stable")
-    return calls[inside[by_start]]
+    is_inside = starts_inside & ends_inside & is_of_threads
+
+    calls_inside = calls[is_inside]
+    by_start = np.argsort(start[is_inside], kind="stable")
+    return calls_inside[by_start]
 
 
 def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
@@ -415,12 +423,14 @@ def _refuse_waits(draft: Draft, calls: Rows, captured: LaunchRange) -> None:
     starts_inside = trace.start[rows] >= captured.begin
     ends_inside = trace.end[rows] <= captured.end
     rows_inside = rows[starts_inside & ends_inside]
-    if len(rows_inside):
-        name = trace.name_of(int(rows_inside[0]))
-        reason = f"{name} runs between its launches"
-        raise WrongChangeError(
-            f"A graph cannot contain a wait for the device: {reason}."
-        )
+    if not len(rows_inside):
+        return
+
+    first_wait = trace.name_of(int(rows_inside[0]))
+    raise WrongChangeError(
+        "A graph cannot contain a wait for the device: "
+        f"{first_wait} runs between its launches."
+    )
 
 
 def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
@@ -441,8 +451,10 @@ def _launch_as_one_graph(draft: Draft, launches: Rows, launch_ns: int) -> None:
     # A GPU task waits for what the thread does before its launch call (see graph.py).
     # So all tasks of the graph now wait for what is before the first call.
     all_tasks = draft.gpu_tasks
-    launching_rows = draft.trace.launch[graph.row[all_tasks]]
-    tasks = all_tasks[np.isin(launching_rows, graph.row[launches])]
+    rows_of_tasks = graph.row[all_tasks]
+    launching_rows = draft.trace.launch[rows_of_tasks]
+    is_of_graph = np.isin(launching_rows, graph.row[launches])
+    tasks = all_tasks[is_of_graph]
     draft.source[OTHER_LANE, tasks] = draft.source[SAME_LANE, first_launch]
     draft.residual[OTHER_LANE, tasks] = 0
 
@@ -459,7 +471,9 @@ def _remove_waits(change: Unsynced, draft: Draft) -> None:
     intervals = select.find_intervals(trace, graph, slices)
     nodes = select.find_calls_within(trace, graph, intervals)
     waits = nodes[graph.kind[nodes] == Node.WAIT]
-    known_waits = waits[graph.has_edge(OTHER_LANE, waits)]
+    waits_for_known_task = graph.has_edge(OTHER_LANE, waits)
+    known_waits = waits[waits_for_known_task]
+
     if not len(known_waits):
         raise NoMatchError(
             f"No call that matches {change.pattern} is known to wait for the device."
@@ -494,8 +508,11 @@ def _load_by_workers(change: Loaded, draft: Draft) -> None:
 
     batches_of_threads = [len(cover.start) for cover in loading.values()]
     if max(batches_of_threads) < MIN_LOADED_BATCHES:
-        reason = "when a worker would have started it is unknown"
-        raise WrongChangeError(f"Only one batch is loaded, and {reason}.")
+        raise WrongChangeError(
+            "Only one batch is loaded, and when a worker would have started it is "
+            "unknown."
+        )
+
     draft.scale_threads(loading, 0.0)
     draft.notes.append("loader_beside")
     for lane, cover in loading.items():
@@ -516,8 +533,12 @@ def _wait_for_batches(draft: Draft, lane: int, loading: Cover, workers: int) -> 
     """
     graph = draft.graph
     ready = _predict_ready_batches(loading, workers)
-    nodes = np.flatnonzero(graph.lane == lane)
-    first_node_after = nodes[np.searchsorted(graph.began[nodes], loading.end)]
+
+    # For each batch the first node that begins when it had been loaded, or later.
+    nodes_of_thread = np.flatnonzero(graph.lane == lane)
+    index = np.searchsorted(graph.began[nodes_of_thread], loading.end)
+    first_node_after = nodes_of_thread[index]
+
     has_free_edge = ~graph.has_edge(OTHER_LANE, first_node_after)
     waiting = first_node_after[has_free_edge]
     # An edge from the origin, at the time 0, with the time of the batch as its lag.
@@ -578,7 +599,8 @@ def _find_communication(draft: Draft) -> Rows:
         NoMatchError: If there are none.
     """
     tasks = draft.gpu_tasks
-    communication = tasks[communicates(draft.trace, draft.graph.row[tasks])]
+    is_communication = communicates(draft.trace, draft.graph.row[tasks])
+    communication = tasks[is_communication]
     if not len(communication):
         raise NoMatchError("The trace has no communication between devices.")
     return communication
@@ -602,7 +624,8 @@ def _overlap_communication(_: Overlapped, draft: Draft) -> None:
     node_before = _find_nodes_before(draft, communication, is_communication)
 
     followers = _find_followers(draft, is_communication)
-    new_source = node_before[draft.source[SAME_LANE, followers]]
+    old_source = draft.source[SAME_LANE, followers]
+    new_source = node_before[old_source]
     is_same_lane = graph.lane[new_source] == graph.lane[followers]
     has_source = (new_source != ORIGIN_NODE) & is_same_lane
     draft.source[SAME_LANE, followers] = new_source
@@ -629,13 +652,17 @@ def _find_followers(draft: Draft, is_communication: Flags) -> Rows:
     # The task of a follower is the first one on its stream from the follower on.
     tasks = draft.gpu_tasks
     task_of_follower = np.empty_like(followers)
-    for stream in distinct(graph.lane[followers]).tolist():
-        tasks_of_stream = tasks[graph.lane[tasks] == stream]
-        is_of_stream = graph.lane[followers] == stream
+    stream_of_task = graph.lane[tasks]
+    stream_of_follower = graph.lane[followers]
+    for stream in distinct(stream_of_follower).tolist():
+        tasks_of_stream = tasks[stream_of_task == stream]
+        is_of_stream = stream_of_follower == stream
         index = np.searchsorted(tasks_of_stream, followers[is_of_stream])
         task_of_follower[is_of_stream] = tasks_of_stream[index]
-    not_communicating: Rows = followers[~is_communication[task_of_follower]]
-    return not_communicating
+
+    is_before_communication = is_communication[task_of_follower]
+    other_followers: Rows = followers[~is_before_communication]
+    return other_followers
 
 
 def _find_nodes_before(
@@ -745,17 +772,18 @@ def _move_to_device(change: OnDevice, draft: Draft) -> None:
     draft.notes.append("host_unchanged")
     if len(kernels.nodes) < len(draft.gpu_tasks):
         draft.notes.append("unscaled")
-    earlier_or_later = np.maximum if draft.latest else np.minimum
 
-    def on_device(current_ns: Floats) -> Floats:
+    def scale_to_device(current_ns: Floats) -> Floats:
         """Return how long each kernel takes on the other device, in ns."""
         same_ratio_ns = current_ns * kernels.ratio
         # A kernel that another change made faster than its least time has no excess.
         least_ns = np.minimum(kernels.least_ns, current_ns)
         same_excess_ns = current_ns + (kernels.ratio - 1) * least_ns
-        return earlier_or_later(same_ratio_ns, same_excess_ns)
+        if draft.latest:
+            return np.maximum(same_ratio_ns, same_excess_ns)
+        return np.minimum(same_ratio_ns, same_excess_ns)
 
-    draft.scale_gpu_tasks(kernels.nodes, on_device)
+    draft.scale_gpu_tasks(kernels.nodes, scale_to_device)
 
 
 EDITS: dict[type[Change], Callable[[Any, Draft], None]] = {

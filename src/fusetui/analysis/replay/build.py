@@ -43,7 +43,7 @@ from fusetui.analysis.replay.items import (
     infer_waits_for_full_queues,
     merge_by_waiting,
 )
-from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
+from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, find_thread_cuts
 from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import (
     NO_ROW,
@@ -173,13 +173,17 @@ class GraphDraft:
             pairs: Nodes in ascending order, with the nodes that they wait for.
             usual_lag: The usual lag of each pair, or of all, in ns.
         """
-        target, source = pairs
+        target = pairs.waiting
+        source = pairs.awaited
         lag = np.broadcast_to(usual_lag, len(target))
+
+        # A first source takes the edge of its target, if that is free.
         is_first_of_target = ordinals(target) == 0
         is_edge_free = self.usual_lag[edge, target] == NEVER
         takes_edge = is_first_of_target & is_edge_free
         self.connect(edge, target[takes_edge], source[takes_edge], lag[takes_edge])
 
+        # All others get a JOIN each.
         needs_join = ~takes_edge
         joins = self._new_joins(target[needs_join])
         self.connect(OTHER_LANE, joins, source[needs_join], lag[needs_join])
@@ -197,17 +201,21 @@ class GraphDraft:
             target: The target of each JOIN, ascending.
             joins: The JOINs.
         """
+        # Each further JOIN waits for the one before it.
         is_first_of_target = ordinals(target) == 0
         later_joins = joins[~is_first_of_target]
         self.connect(SAME_LANE, later_joins, later_joins - 1)
 
-        targets = target[is_first_of_target]
+        # The first JOIN waits for what its target has waited for.
+        distinct_targets = target[is_first_of_target]
         self.connect(
             SAME_LANE,
             joins[is_first_of_target],
-            self.source[edge, targets],
-            self.usual_lag[edge, targets],
+            self.source[edge, distinct_targets],
+            self.usual_lag[edge, distinct_targets],
         )
+
+        # The target waits for its last JOIN.
         is_last_of_target = ends_runs(target)
         self.connect(edge, target[is_last_of_target], joins[is_last_of_target])
 
@@ -243,7 +251,7 @@ class GraphDraft:
             longer = np.concatenate((column, getattr(other, name)), axis=-1)
             setattr(self, name, longer)
 
-    def late_ns(self, nodes: Rows) -> Int64s:
+    def measure_lateness(self, nodes: Rows) -> Int64s:
         """Measure how much later some nodes begin than their edges explain.
 
         An edge explains a begin by the end of its source and the usual delay after it.
@@ -271,7 +279,7 @@ def build_graph(trace: Trace) -> Graph:
     It has all kernels, copies and sets, all threads that launch work, and those that
     run backward for them. Without a GPU it has the busiest thread only.
     """
-    cuts = thread_cuts_of(trace)
+    cuts = find_thread_cuts(trace)
     tasks = collect_gpu_tasks(trace, cuts)
     syncs = collect_syncs(trace, tasks)
     found_waits = find_waits_of_calls(trace, cuts, tasks, syncs)
@@ -333,9 +341,13 @@ def _connect_streams(
         How many waits were inferred.
     """
     recorded = merge_by_waiting([*find_recorded_waits(trace, tasks, syncs)])
-    late = np.flatnonzero(draft.late_ns(layout.task) > LATE_NS)
-    waits_as_recorded = np.isin(late, recorded.waiting)
-    inferred = infer_waits(trace, tasks, late[~waits_as_recorded])
+
+    # Infer what late tasks wait for, unless that was recorded.
+    is_late = draft.measure_lateness(layout.task) > LATE_NS
+    late_tasks = np.flatnonzero(is_late)
+    waits_as_recorded = np.isin(late_tasks, recorded.waiting)
+    inferred = infer_waits(trace, tasks, late_tasks[~waits_as_recorded])
+
     waits = _collect_waits_of_gpu_tasks(trace, tasks, [recorded, inferred])
     pairs_of_nodes = WaitPairs(
         waiting=layout.task[waits.waiting], awaited=layout.task[waits.awaited]
@@ -351,8 +363,10 @@ def _find_origin(cuts: ThreadCuts, tasks: GpuTasks) -> int:
 
     Returns 0 if the trace has neither.
     """
-    first_tasks = tasks.start[tasks.bounds[:-1]]
-    return min([*cuts.first.tolist(), *first_tasks.tolist()], default=0)
+    first_tasks = tasks.bounds[:-1]  # of each stream
+    begins_of_streams = tasks.start[first_tasks].tolist()
+    begins_of_threads = cuts.first.tolist()
+    return min([*begins_of_threads, *begins_of_streams], default=0)
 
 
 def _collect_waits_of_calls(
@@ -393,9 +407,12 @@ def _collect_waits_of_gpu_tasks(
     """
     pairs = merge_by_waiting(waits_for_events)
     communication = infer_waits_for_communication(trace, tasks, pairs)
-    waiting, awaited = merge_by_waiting(
+    all_pairs = merge_by_waiting(
         [pairs, communication.implied, communication.of_communication]
     )
+
+    waiting = all_pairs.waiting
+    awaited = all_pairs.awaited
     starts_first = tasks.start[awaited] <= tasks.start[waiting]
     is_possible = starts_first & (awaited != waiting)
     return WaitPairs(waiting=waiting[is_possible], awaited=awaited[is_possible])
@@ -409,7 +426,8 @@ def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
     """
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     rows = draft.row[waits].astype(np.intp)
-    synchronizations = waits[trace.matching(rows, SYNCHRONIZES.search)]
+    is_synchronization = trace.matching(rows, SYNCHRONIZES.search)
+    synchronizations = waits[is_synchronization]
     returned_after_ns = draft.ended[synchronizations] - draft.began[synchronizations]
     unexplained_ns = np.maximum(returned_after_ns - MAX_RETURN_NS, 0)
     draft.unexplained[synchronizations] = unexplained_ns
@@ -422,6 +440,7 @@ def _list_lanes(trace: Trace, cuts: ThreadCuts, tasks: GpuTasks) -> tuple[Lane, 
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer is Layer.STREAM:
             device_of_stream[thread] = track.pid
+
     threads = [Lane(thread) for thread in cuts.threads.tolist()]
     streams = [
         Lane(stream, is_stream=True, device=device_of_stream[stream])
@@ -658,8 +677,9 @@ def _measure_usual_delays(trace: Trace, tasks: GpuTasks) -> _Delays:
     Two delays are measured: the switch of a stream from one to the next, and the
     latency from the launch call.
     """
+    latency_of_process = _measure_latency(trace)
     process_of_task = trace.process_of_track[trace.track[tasks.rows]]
-    latency = _measure_latency(trace)[process_of_task]
+    latency = latency_of_process[process_of_task]
     return _Delays(switch=_measure_switches(tasks, latency), latency=latency)
 
 
@@ -682,8 +702,10 @@ def _measure_switches(tasks: GpuTasks, latency: Int64s) -> Int64s:
     switches = np.zeros(len(tasks.streams), dtype=np.int64)
     could_start_at = tasks.launched_at + latency
     for stream, of_stream in enumerate(tasks.slices_of_streams):
+        # Each task but the first, with the one before it.
+        start = tasks.start[of_stream][1:]
         end_before = tasks.end[of_stream][:-1]
-        gap_ns = tasks.start[of_stream][1:] - end_before
+        gap_ns = start - end_before
         was_ready = could_start_at[of_stream][1:] <= end_before
         switch_ns = gap_ns[was_ready & (gap_ns <= MAX_SWITCH_NS)]
         if len(switch_ns):
@@ -710,11 +732,13 @@ def _measure_latency(trace: Trace) -> Int64s:
         by_few_gaps = devices.find_lower_quartile_latency(gaps, fewest=1)
         by_few_gaps = np.where(by_few_gaps <= MAX_LATENCY_NS, by_few_gaps, 0)
         by_many_gaps = devices.latency_ns
-        latency = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
-        process = trace.process_of_track[trace.track[devices.events]]
-        latency_of_process[process] = latency[
-            devices.find_device_indices(devices.events)
-        ]
+        latency_of_device = np.where(by_many_gaps > 0, by_many_gaps, by_few_gaps)
+
+        # A device is a process of the trace: the one that its events are in.
+        events = devices.events
+        process_of_event = trace.process_of_track[trace.track[events]]
+        device_of_event = devices.find_device_indices(events)
+        latency_of_process[process_of_event] = latency_of_device[device_of_event]
     return latency_of_process
 
 
@@ -749,7 +773,7 @@ def _finish_graph(
     source, lag = _renumber_edges(draft, order, new_node)
     _set_times_of_joins(kind, began, ended, source, lag)
     residual = _compute_residuals(kind, began, ended, source, lag)
-    # When a batch is ready is bounded by the replay itself, see replay.Ready.
+    # When a batch is ready is bounded by the replay itself, see replay.BatchReadiness.
     batches = renumber_batches(batches, new_node)
     residual[:, batches.node] = 0
 
@@ -819,7 +843,8 @@ def _set_times_of_joins(
     need the one before it.
     """
     for join in np.flatnonzero(kind == Node.JOIN).tolist():
-        sources_done = (ended[source[:, join]] + lag[:, join]).max()
+        ends_of_sources = ended[source[:, join]]
+        sources_done = (ends_of_sources + lag[:, join]).max()
         began[join] = sources_done
         ended[join] = sources_done
 
@@ -838,7 +863,8 @@ def _compute_residuals(
         ns of shape [2, nodes]; 0 on the other edge of each node.
     """
     residual = np.zeros_like(lag)
-    nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
+    is_work = (kind != Node.JOIN) & (kind != Node.ORIGIN)
+    nodes = np.flatnonzero(is_work)
     while len(nodes):
         edges_end = ended[source[:, nodes]] + lag[:, nodes]
         last_edge = np.argmax(edges_end, axis=0)
@@ -847,7 +873,8 @@ def _compute_residuals(
 
         # Move the residuals that belong to JOINs there, and repeat with these JOINs.
         last_source = source[last_edge, nodes]
-        delays_join = (late_ns > 0) & (kind[last_source] == Node.JOIN)
+        is_behind_join = kind[last_source] == Node.JOIN
+        delays_join = (late_ns > 0) & is_behind_join
         joins = last_source[delays_join]
         began[joins] += late_ns[delays_join]
         ended[joins] = began[joins]

@@ -126,7 +126,7 @@ def parse_change(text: str) -> Change:
     if match := SCALED.fullmatch(text):
         return _parse_scaled(match)
     if match := FACTOR.fullmatch(text):
-        return _parse_scaled_as_a_whole(match)
+        return _parse_scaled_without_pattern(match)
     if match := OTHER.fullmatch(text):
         change = _parse_other(match["what"], match["rest"] or "")
         if change is not None:
@@ -164,7 +164,7 @@ def _parse_scaled(match: re.Match[str]) -> Scaled:
     return Scaled(what=what, pattern=pattern, factor=factor, ns=ns)  # type: ignore[arg-type]
 
 
-def _parse_scaled_as_a_whole(match: re.Match[str]) -> Scaled:
+def _parse_scaled_without_pattern(match: re.Match[str]) -> Scaled:
     """Make the change of `python x0.5`, `comm x0` or `comm bandwidth=x2`.
 
     Args:

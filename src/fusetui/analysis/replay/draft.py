@@ -28,7 +28,7 @@ from fusetui.trace.model.intervals import NO_INTERVAL
 class Draft:
     """Copies of the columns of a graph, for changes to write to.
 
-    Each change edits them; `finished` then makes a graph of them.
+    Each change edits them; `make_changed_graph` then makes a graph of them.
     """
 
     def __init__(self, trace: Trace, graph: Graph, latest: bool) -> None:
@@ -42,6 +42,7 @@ class Draft:
         self.trace = trace
         self.graph = graph
         self.latest = latest
+
         self.dur = graph.dur.copy()
         self.unexplained = graph.unexplained.copy()
         self.source = graph.source.copy()
@@ -85,10 +86,12 @@ class Draft:
         self.unexplained[nodes] = 0
         self.remove_edges(OTHER_LANE, nodes)
 
-        tasks = nodes[self.graph.kind[nodes] == Node.GPU_TASK]
-        follows_another = tasks[self.lag[SAME_LANE, tasks] != NEVER]
-        self.lag[SAME_LANE, follows_another] = 0
-        self.residual[SAME_LANE, follows_another] = 0
+        is_gpu_task = self.graph.kind[nodes] == Node.GPU_TASK
+        tasks = nodes[is_gpu_task]
+        has_task_before = self.lag[SAME_LANE, tasks] != NEVER
+        later_tasks = tasks[has_task_before]
+        self.lag[SAME_LANE, later_tasks] = 0
+        self.residual[SAME_LANE, later_tasks] = 0
 
         # A negative lag lets a node begin before its source has ended. A source of no
         # length has nothing to overlap with.
@@ -113,7 +116,8 @@ class Draft:
         """
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
         effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
-        recorded_ns = effective_of_row[self.graph.row[nodes]]
+        rows = self.graph.row[nodes]
+        recorded_ns = effective_of_row[rows]
         overlap_ns = self.graph.lasted[nodes] - recorded_ns
 
         # An earlier change may have made the task shorter than the overlap.
@@ -157,6 +161,7 @@ class Draft:
         wait_ends = self.graph.began[batches.node]
         wait_begins = wait_ends - batches.waited
         still_waits = np.ones(len(lane), dtype=np.bool_)
+
         for lane_of_thread, cover in intervals.items():
             is_of_thread = lane == lane_of_thread
             interval = cover.place_of(wait_begins)
@@ -165,7 +170,7 @@ class Draft:
             still_waits &= ~(is_of_thread & begins_inside & ends_inside)
         self.batches = batches.take(still_waits)
 
-    def finished(self) -> Graph:
+    def make_changed_graph(self) -> Graph:
         """Return the changed graph.
 
         What follows from all the changes together is computed here: how long threads
@@ -233,11 +238,15 @@ class Draft:
         """
         graph = self.graph
         tasks = self.gpu_tasks
+        stream_of_task = graph.lane[tasks]
+
+        # A launch call that waits for a GPU task waits for room in the task's queue.
         launches = graph.nodes(Node.LAUNCH)
-        waited_for = graph.source[OTHER_LANE, launches]
-        waited_for = waited_for[graph.kind[waited_for] == Node.GPU_TASK]
-        for stream in distinct(graph.lane[waited_for]).tolist():
-            self._queue_launches_again_on(stream, tasks[graph.lane[tasks] == stream])
+        awaited = graph.source[OTHER_LANE, launches]
+        awaited_tasks = awaited[graph.kind[awaited] == Node.GPU_TASK]
+        full_streams = distinct(graph.lane[awaited_tasks])
+        for stream in full_streams.tolist():
+            self._queue_launches_again_on(stream, tasks[stream_of_task == stream])
 
     def _queue_launches_again_on(self, stream: int, tasks: Rows) -> None:
         """Make launch calls wait for room in the queue of one stream.
@@ -251,8 +260,9 @@ class Draft:
                 calls wait for one of them.
         """
         graph = self.graph
+        rows_of_launches = self.trace.launch[graph.row[tasks]]
         launch_of_row = graph.node_of(self.trace, Node.LAUNCH)
-        launch_of_task = launch_of_row[self.trace.launch[graph.row[tasks]]]
+        launch_of_task = launch_of_row[rows_of_launches]
         has_launch = launch_of_task != ORIGIN_NODE
 
         # The queue holds as many tasks as lie between the task of a call that waited
@@ -264,11 +274,13 @@ class Draft:
         queue_length = int(tasks_between[waited_for_room].max())
 
         self.remove_edges(OTHER_LANE, launch_of_task[waited_for_room])
-        is_left = (
-            has_launch & ~self.is_removed[tasks] & ~self.is_removed[launch_of_task]
-        )
+        is_removed = self.is_removed[tasks] | self.is_removed[launch_of_task]
+        is_left = has_launch & ~is_removed
         remaining_tasks = tasks[is_left]
-        waiting_launches = launch_of_task[is_left][queue_length:]
+        remaining_launches = launch_of_task[is_left]
+
+        # The first ones find room without waiting.
+        waiting_launches = remaining_launches[queue_length:]
         now_makes_room = remaining_tasks[: len(waiting_launches)]
         self.source[OTHER_LANE, waiting_launches] = now_makes_room
         self.lag[OTHER_LANE, waiting_launches] = 0

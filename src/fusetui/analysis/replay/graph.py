@@ -260,7 +260,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         nodes = np.flatnonzero(np.isin(self.kind, kinds))
         if rows is None:
             return nodes
-        return nodes[np.isin(self.row[nodes], rows)]
+        is_of_rows = np.isin(self.row[nodes], rows)
+        return nodes[is_of_rows]
 
     def has_edge(self, edge: int, nodes: Rows) -> Flags:
         """Return which nodes wait for a source by one of their two edges.
@@ -286,8 +287,9 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
             the origin, where there is no such node.
         """
         nodes = self.nodes(kind)
+        rows = self.row[nodes]
         node_of_row = np.zeros(len(trace) + 1, dtype=np.intp)
-        node_of_row[self.row[nodes]] = nodes
+        node_of_row[rows] = nodes
         return node_of_row
 
 
@@ -428,4 +430,6 @@ class _Targets:
 
     def of_node(self, node: int) -> list[int]:
         """Return the nodes that wait for this one, in order."""
-        return self._targets[self._bounds[node] : self._bounds[node + 1]]
+        first = self._bounds[node]
+        stop = self._bounds[node + 1]
+        return self._targets[first:stop]

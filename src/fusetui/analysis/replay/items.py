@@ -98,8 +98,9 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
     @property
     def is_first_of_stream(self) -> Flags:
         """For each task, whether it is the first one of its stream."""
+        first_tasks = self.bounds[:-1]
         is_first = np.zeros(len(self.rows), dtype=np.bool_)
-        is_first[self.bounds[:-1]] = True
+        is_first[first_tasks] = True
         return is_first
 
     @property
@@ -118,7 +119,8 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
 
         Args:
             stream: The index of the stream.
-            called_at: When each call was made.
+            called_at: When each call was made, in ns of the file. What is launched at
+                the very time does not count.
             ended_by: If given, only tasks count that had ended by this time, and before
                 which all others had, too: in the example, at 30 ns only the first one.
 
@@ -126,13 +128,19 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
             A task for each call; NONE if there is none.
         """
         of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
-        launched_at = self.launched_at[self.by_launch[of_stream]]
+        by_launch = self.by_launch[of_stream]
         last_to_end = self.last_to_end[of_stream]
-        count = np.searchsorted(launched_at, called_at)
+
+        # How many tasks, in the order of their launches, each call waits for.
+        task_count = np.searchsorted(self.launched_at[by_launch], called_at)
         if ended_by is not None:
-            ended_count = np.searchsorted(self.end[last_to_end], ended_by, side="right")
-            count = np.minimum(count, ended_count)
-        awaited: Rows = at(last_to_end, count - 1, missing=NONE)
+            # When all tasks up to each one had ended, which never descends.
+            all_ended_at = self.end[last_to_end]
+            ended_count = np.searchsorted(all_ended_at, ended_by, side="right")
+            task_count = np.minimum(task_count, ended_count)
+
+        last_launched = task_count - 1  # -1 for no task
+        awaited: Rows = at(last_to_end, last_launched, missing=NONE)
         return awaited
 
     def first_launched_after(self, stream: int, times: Int64s) -> Rows:
@@ -141,9 +149,11 @@ class GpuTasks(msgspec.Struct, frozen=True, eq=False):
         Returns:
             A task for each time; NONE if nothing was launched from then on.
         """
-        by_launch = self.by_launch[self.bounds[stream] : self.bounds[stream + 1]]
-        index = np.searchsorted(self.launched_at[by_launch], times)
-        next_task: Rows = at(by_launch, index, missing=NONE)
+        of_stream = slice(self.bounds[stream], self.bounds[stream + 1])
+        by_launch = self.by_launch[of_stream]
+        launched_at = self.launched_at[by_launch]
+        launched_before = np.searchsorted(launched_at, times)
+        next_task: Rows = at(by_launch, launched_before, missing=NONE)
         return next_task
 
     def stream_of(self, tasks: Rows) -> Rows:
@@ -271,7 +281,9 @@ def _determine_launch_times(trace: Trace, launches: _Launches, bounds: Rows) -> 
         ns of the file per task.
     """
     last_known = last_marked_of_group(launches.is_known, bounds)
-    call_began = trace.start[launches.row[last_known]]
+    # NONE looks up the call of the last task, which is not used.
+    call = launches.row[last_known]
+    call_began = trace.start[call]
     return np.where(last_known != NONE, call_began, trace.begin_ns)
 
 
@@ -309,9 +321,12 @@ def _find_launching_processes(trace: Trace, launches: _Launches, bounds: Rows) -
     process_of_stream = []
     for first, stop in pairwise(bounds.tolist()):
         is_known = launches.is_known[first:stop]
-        calls = launches.row[first:stop][is_known]
-        processes = trace.process_of_track[trace.track[calls]]
-        process_of_stream.append(int(processes[0]) if len(processes) else NONE)
+        known_calls = launches.row[first:stop][is_known]
+        process = NONE
+        if len(known_calls):
+            track = trace.track[known_calls[0]]
+            process = int(trace.process_of_track[track])
+        process_of_stream.append(process)
     return np.array(process_of_stream, dtype=np.intp)
 
 
@@ -337,8 +352,12 @@ def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     Waits for an event say in their args where the event was recorded. Waits without a
     correlation cannot be assigned to a call and are left out.
     """
-    rows = trace.rows_of(Role.SYNC)
-    rows = rows[trace.correlation[rows] > 0]
+    all_rows = trace.rows_of(Role.SYNC)
+    has_correlation = trace.correlation[all_rows] > 0
+    rows = all_rows[has_correlation]
+    thread = trace.thread_of_track[trace.track[rows]]  # numbers of streams
+
+    # Indexed by the number of a thread or stream; NONE for those without GPU work.
     index_of_stream = np.full(len(trace.tracks) + 1, NONE)
     index_of_stream[tasks.streams] = np.arange(len(tasks.streams))
 
@@ -349,7 +368,7 @@ def collect_syncs(trace: Trace, tasks: GpuTasks) -> Syncs:
     event_call = _find_calls_by_correlation(trace, events.correlation)
     return Syncs(
         call=_find_calls_by_correlation(trace, trace.correlation[rows]),
-        stream=index_of_stream[trace.thread_of_track[trace.track[rows]]],
+        stream=index_of_stream[thread],
         event_stream=np.where(events.thread != NONE, event_stream, NONE),
         event_call=np.where(events.correlation > 0, event_call, NONE),
         waits_for_event=waits_for_event,
@@ -512,8 +531,10 @@ def _find_recorded_waits_of_calls(
         Calls, as cuts, with the tasks that they wait for.
     """
     for stream in range(len(tasks.streams)):
-        waits = np.flatnonzero(recorded.is_recorded & (recorded.stream == stream))
-        launched_before = trace.start[recorded.launched_before_row[waits]]
+        is_of_stream = recorded.stream == stream
+        waits = np.flatnonzero(recorded.is_recorded & is_of_stream)
+        before_row = recorded.launched_before_row[waits]
+        launched_before = trace.start[before_row]
         awaited = tasks.find_awaited(stream, launched_before)
         yield _make_known_pairs(waiting=calls.cut[waits], awaited=awaited)
 
@@ -614,12 +635,13 @@ def _find_waiting_calls(trace: Trace, cuts: ThreadCuts) -> _WaitingCalls:
     """
     cut = np.flatnonzero(cuts.kind == Node.WAIT)
     row = cuts.row[cut]
+    track = trace.track[row]
     return _WaitingCalls(
         cut=cut,
         row=row,
         begin=cuts.begin[cut],
         end=cuts.end[cut],
-        process=trace.process_of_track[trace.track[row]],
+        process=trace.process_of_track[track],
         for_device=trace.matching(row, WAITS_FOR_DEVICE.search),
         for_event=trace.matching(row, WAITS_FOR_EVENT.search),
         is_synchronization=trace.matching(row, SYNCHRONIZES.search),
@@ -643,9 +665,11 @@ def _find_waits_for_own_launch(
     kind_of_launch = at(cuts.kind, tasks.launch_cut, missing=no_kind)
     may_be_awaited = np.flatnonzero(kind_of_launch == Node.WAIT)
 
-    is_copy_to_device = trace.matching(tasks.rows[may_be_awaited], TO_DEVICE.search)
+    rows = tasks.rows[may_be_awaited]
+    is_copy_to_device = trace.matching(rows, TO_DEVICE.search)
     tolerated_skew_ns = np.where(is_copy_to_device, 0, MAX_CLOCK_SKEW_NS)
-    call_end = cuts.end[tasks.launch_cut[may_be_awaited]]
+    launch_cut = tasks.launch_cut[may_be_awaited]
+    call_end = cuts.end[launch_cut]
     had_ended = tasks.end[may_be_awaited] <= call_end + tolerated_skew_ns
     awaited = may_be_awaited[had_ended]
     return WaitPairs(waiting=tasks.launch_cut[awaited], awaited=awaited)
@@ -770,6 +794,8 @@ def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
     process_of_call = trace.process_of_track[trace.track[wait_calls]]
     late_tasks = _select_late_tasks(trace, tasks, late)
     process_of_task = tasks.process[late_tasks.stream]
+
+    # Calls and streams can only be those of the process that launches the late task.
     awaited = np.full(len(late_tasks.task), NONE)
     for process in distinct(process_of_task).tolist():
         calls = wait_calls[process_of_call == process]
@@ -777,6 +803,8 @@ def infer_waits(trace: Trace, tasks: GpuTasks, late: Rows) -> WaitPairs:
         is_of_process = process_of_task == process
         is_told_to_wait = wait_called_at >= late_tasks.task_before_launched_at
         waits = is_of_process & is_told_to_wait
+
+        # Of one candidate on each stream, the one that ends last is taken.
         for stream in np.flatnonzero(tasks.process == process).tolist():
             candidate = tasks.find_awaited(
                 stream, wait_called_at, ended_by=late_tasks.start
@@ -798,12 +826,14 @@ def _select_late_tasks(trace: Trace, tasks: GpuTasks, late: Rows) -> _LateTasks:
         tasks: All kernels, copies and sets, by stream and start.
         late: The tasks that start later than their launch and their stream explain.
     """
-    selected = late[tasks.has_launch[late]]
+    has_launch = tasks.has_launch[late]
+    selected = late[has_launch]
     task_before_launched_at = np.where(
         tasks.is_first_of_stream[selected],
         trace.begin_ns,
         tasks.launched_at[selected - 1],
     )
+
     return _LateTasks(
         task=selected,
         stream=tasks.stream_of(selected),
@@ -892,6 +922,7 @@ def infer_waits_for_full_queues(
     """
     known_launches = tasks.launch_cut[tasks.has_launch]
     tasks_of_cut = np.bincount(known_launches, minlength=len(cuts.kind))
+
     for of_stream in tasks.slices_of_streams:
         by_launch = tasks.by_launch[of_stream]
         launches = tasks.launch_cut[by_launch]
@@ -901,6 +932,7 @@ def infer_waits_for_full_queues(
         launches_several = tasks_of_cut[launches] > 1
         if launches_several.any():
             continue
+
         last_to_end = tasks.last_to_end[of_stream]
         queue_length = _measure_queue_length(cuts, launches, tasks.end[last_to_end])
         if queue_length > 0:

@@ -119,7 +119,8 @@ def _add_gpu_work(
     critical_path: CriticalPath,
     slack_of_node: Int64s,
 ) -> None:
-    """Fill in the times of kernels, copies and sets, each of which is one node.
+    """Fill in, in place, the times of kernels, copies and sets, each of which is one
+    node.
 
     Args:
         times: The times of all slices.
@@ -130,9 +131,10 @@ def _add_gpu_work(
     tasks = graph.gpu_tasks
     times.slack_ns[graph.row[tasks]] = slack_of_node[tasks]
 
-    is_gpu_task = graph.kind[critical_path.node] == Node.GPU_TASK
-    is_of_task = _is_work(critical_path) & is_gpu_task
-    row_of_stretch = graph.row[critical_path.node[is_of_task]]
+    # A task may have two stretches of work on the path, so its row may occur twice.
+    node = critical_path.node
+    is_of_task = _is_work(critical_path) & (graph.kind[node] == Node.GPU_TASK)
+    row_of_stretch = graph.row[node[is_of_task]]
     np.add.at(times.on_path_ns, row_of_stretch, critical_path.ns[is_of_task])
 
 
@@ -159,6 +161,7 @@ def _add_threads(
         nodes = np.flatnonzero((graph.lane == lane_index) & ~is_join)
         if lane.is_stream or not len(nodes):
             continue
+
         path = _find_path_of_thread(graph, critical_path, lane_index)
         for track in _find_tracks(trace, lane.thread):
             start = trace.start[track.rows] - graph.origin_ns
@@ -248,10 +251,13 @@ def _find_slices_on_path(
     is_work = critical_path.stretch_kind == StretchKind.WORK
     stretches = np.flatnonzero(is_work & (critical_path.ns > 0))
     node = critical_path.node[stretches]
-    # Other nodes are a thread's own time, in which any slices may be innermost.
+    path_begin = critical_path.begin[stretches] + graph.origin_ns
+
+    # Some nodes are slices. The others are a thread's own time, in which any slices may
+    # be innermost.
     is_slice = np.isin(graph.kind[node], (Node.GPU_TASK, Node.LAUNCH, Node.WAIT))
     rows_of_nodes = graph.row[node[is_slice]]
-    begin_of_nodes = critical_path.begin[stretches[is_slice]] + graph.origin_ns
+    begin_of_nodes = path_begin[is_slice]
     innermost = _find_innermost_slices(trace, graph, node[~is_slice])
 
     row = np.append(rows_of_nodes, innermost.row).astype(np.intp)
@@ -265,6 +271,8 @@ def _find_slices_on_path(
 def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
     """Find the slices that are innermost at some time during some nodes of a thread.
 
+    A slice occurs once for each part of a node in which it is innermost.
+
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
@@ -273,5 +281,8 @@ def _find_innermost_slices(trace: Trace, graph: Graph, nodes: Rows) -> _Stops:
     parts = divide_thread_time(trace, graph, nodes)
     is_recorded = parts.row != NOTHING_RECORDED
     row = parts.row[is_recorded]
-    node_began = graph.began[parts.node[is_recorded]] + graph.origin_ns
+    node = parts.node[is_recorded]
+    node_began = graph.began[node] + graph.origin_ns
+
+    # A slice that had begun before the node is entered when the node begins.
     return _Stops(row=row, begin=np.maximum(trace.start[row], node_began))

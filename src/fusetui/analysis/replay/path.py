@@ -163,9 +163,9 @@ def sum_up_path(
         added up in one row without a name for each kind.
     """
     every_total = [
-        *_totals_of_gpu_and_calls(trace, graph, critical_path),
-        *_totals_of_delays(trace, graph, critical_path),
-        *_totals_of_threads(trace, graph, critical_path),
+        *_sum_up_gpu_and_calls(trace, graph, critical_path),
+        *_sum_up_delays(trace, graph, critical_path),
+        *_sum_up_threads(trace, graph, critical_path),
     ]
     totals = [total for total in _merge_totals(every_total) if total.ns]
     totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
@@ -212,17 +212,18 @@ def _merge_totals(totals: list[_Total]) -> list[_Total]:
     sums: dict[tuple[Kind, str], _Total] = {}
     for total in totals:
         key = (total.kind, total.name)
-        sum_so_far = sums.get(key, _Total(total.kind, total.name, events=0, ns=0))
-        sums[key] = _Total(
-            kind=total.kind,
-            name=total.name,
-            events=sum_so_far.events + total.events,
-            ns=sum_so_far.ns + total.ns,
+        if key not in sums:
+            sums[key] = total
+            continue
+
+        sum_so_far = sums[key]
+        sums[key] = total._replace(
+            events=sum_so_far.events + total.events, ns=sum_so_far.ns + total.ns
         )
     return list(sums.values())
 
 
-def _totals_of_gpu_and_calls(
+def _sum_up_gpu_and_calls(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is kernels, copies and sets, and calls, by their names.
@@ -254,7 +255,7 @@ def _totals_of_gpu_and_calls(
         )
 
 
-def _totals_of_delays(
+def _sum_up_delays(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is delays between the end of one node and the next.
@@ -309,8 +310,10 @@ def _sum_up_by_name(
         is_counted: True for the stretches that count, all of calls or GPU tasks; one
             flag per stretch.
     """
-    stretches = np.flatnonzero(is_counted & (critical_path.ns > 0))
-    rows = graph.row[critical_path.node[stretches]].astype(np.intp)
+    has_length = critical_path.ns > 0
+    stretches = np.flatnonzero(is_counted & has_length)
+    nodes = critical_path.node[stretches]
+    rows = graph.row[nodes].astype(np.intp)
     sums = add_up_by_text(trace, rows, critical_path.ns[stretches], str)
     for name, (events, ns) in sums.items():
         yield _Total(kind=kind, name=name, events=events, ns=ns)
@@ -352,13 +355,17 @@ def divide_thread_time(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
         graph: Its work as nodes, with what each of them waits for.
         nodes: The nodes to divide. Those that are no CPU_WORK are ignored.
     """
+    is_own_time = graph.kind[nodes] == Node.CPU_WORK
+    has_length = graph.lasted[nodes] > 0
+    own_time = nodes[is_own_time & has_length]
+    lane_of_node = graph.lane[own_time]
+
     parts = _OwnTimes()
-    own_time = nodes[(graph.kind[nodes] == Node.CPU_WORK) & (graph.lasted[nodes] > 0)]
-    for lane in distinct(graph.lane[own_time]).tolist():
-        nodes_of_thread = np.sort(own_time[graph.lane[own_time] == lane])
+    for lane in distinct(lane_of_node).tolist():
+        nodes_of_thread = np.sort(own_time[lane_of_node == lane])
         _add_parts_of_thread(parts, trace, graph, lane, nodes_of_thread)
 
-    # Stretch the parts as the time scales of their threads say.
+    # Stretch the parts as the time scales of their threads say. A thread is one lane.
     node = np.concatenate(parts.node)
     start = np.concatenate(parts.start)
     end = np.concatenate(parts.end)
@@ -496,7 +503,7 @@ def _find_parts_in_slices(
     )
 
 
-def _totals_of_threads(
+def _sum_up_threads(
     trace: Trace, graph: Graph, critical_path: CriticalPath
 ) -> Iterator[_Total]:
     """Yield how much of a path is the own time of threads, by the innermost slice.
@@ -524,8 +531,8 @@ def _totals_of_threads(
     is_on_path = part_on_path_ns > 0
     is_in_slice = parts.row != NOTHING_RECORDED
 
-    named = is_on_path & is_in_slice
-    sums = add_up_by_text(trace, parts.row[named], part_on_path_ns[named], str)
+    has_name = is_on_path & is_in_slice
+    sums = add_up_by_text(trace, parts.row[has_name], part_on_path_ns[has_name], str)
     for name, (events, ns) in sums.items():
         yield _Total(kind="host", name=name, events=events, ns=ns)
 
@@ -565,8 +572,8 @@ def _measure_parts_on_path(parts: HostTimes, on_path_ns: Int64s) -> Int64s:
     later_parts_ns = sums[:-1] - sums[first_of_node]
 
     # What these leave of the path is on the part, up to its own length.
-    left_ns = on_path_ns[parts.node] - later_parts_ns
-    return np.asarray(np.clip(left_ns, 0, parts.ns))
+    remaining_path_ns = on_path_ns[parts.node] - later_parts_ns
+    return np.asarray(np.clip(remaining_path_ns, 0, parts.ns))
 
 
 def _list_slack(
@@ -611,11 +618,14 @@ def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     before it."""
     effective_of_row = np.zeros(len(trace), dtype=np.int64)
     effective_of_row[trace.gpu_rows] = effective_ns(trace)
+
     tasks = graph.gpu_tasks
-    is_kernel = trace.role[graph.row[tasks]] == Role.KERNEL
-    kernels = tasks[is_kernel]
-    rows = graph.row[kernels].astype(np.intp)
-    return _NamedTimes(node=kernels, ns=effective_of_row[rows], name=trace.name[rows])
+    rows_of_tasks = graph.row[tasks].astype(np.intp)
+    is_kernel = trace.role[rows_of_tasks] == Role.KERNEL
+    rows = rows_of_tasks[is_kernel]
+    return _NamedTimes(
+        node=tasks[is_kernel], ns=effective_of_row[rows], name=trace.name[rows]
+    )
 
 
 def _measure_op_times(trace: Trace, graph: Graph) -> _NamedTimes:
@@ -626,11 +636,13 @@ def _measure_op_times(trace: Trace, graph: Graph) -> _NamedTimes:
     """
     parts = divide_thread_time(trace, graph, graph.nodes(Node.CPU_WORK))
     is_recorded = parts.row != NOTHING_RECORDED
+    # NOTHING_RECORDED looks up the last slice of the trace, which is not used.
     is_in_op = is_recorded & (trace.role[parts.row] == Role.OP)
+    rows_of_ops = parts.row[is_in_op]
     return _NamedTimes(
         node=parts.node[is_in_op],
         ns=parts.ns[is_in_op],
-        name=trace.name[parts.row[is_in_op]],
+        name=trace.name[rows_of_ops],
     )
 
 

@@ -62,7 +62,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     # replayed: of shape [2, steps + 1], or [2, 0] without steps.
     bounds: Int64s
 
-    def predicted_rows(self, trace: Trace) -> Int32s:
+    def find_predicted_rows(self, trace: Trace) -> Int32s:
         """Map each slice of the recorded trace to its row in the predicted one.
 
         Args:
@@ -76,7 +76,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         predicted_row[self.rows] = np.arange(len(self.rows))
         return predicted_row
 
-    def trace_of(self, trace: Trace) -> Trace:
+    def make_trace(self, trace: Trace) -> Trace:
         """Make the predicted trace: the recorded one with the predicted times of its
         slices.
 
@@ -90,7 +90,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         for column in KEPT_OF_SLICES:
             columns_of_slices[column] = getattr(trace, column)[self.rows]
 
-        predicted_row = self.predicted_rows(trace)
+        predicted_row = self.find_predicted_rows(trace)
         slices_of_track = np.array([len(track) for track in self.tracks], np.intp)
         return Trace(
             tracks=self.tracks,
@@ -104,7 +104,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             **columns_of_slices,
         )
 
-    def step_earlier_ns(self, time: int, until: int) -> int:
+    def measure_step_shift_ns(self, time: int, until: int) -> int:
         """Return how much earlier than recorded a step begins in the predicted trace.
 
         The app shifts the predicted timeline by this, so that the step in view begins
@@ -146,7 +146,9 @@ def predict_slices(trace: Trace, changes: Sequence[str]) -> Predicted:
     changed_graph, _ = apply_changes(trace, graph, parsed)
     times = replay(changed_graph)
 
-    start, end = compute_slice_times(trace, changed_graph, times)
+    slice_times = compute_slice_times(trace, changed_graph, times)
+    start = slice_times.start
+    end = slice_times.end
     is_kept = _mark_kept_slices(trace, changed_graph, start, end)
     laid_out = _lay_out_slices(trace, np.flatnonzero(is_kept), start, end)
     rows = laid_out.rows
@@ -200,11 +202,14 @@ def _mark_kept_slices(trace: Trace, graph: Graph, start: Int64s, end: Int64s) ->
     Returns:
         A flag per slice of the recorded trace.
     """
+    # Slices of threads are replayed by the track, and GPU work by the slice.
     threads = [lane.thread for lane in graph.lanes if not lane.is_stream]
-    is_on_cpu = np.isin([track.layer for track in trace.tracks], CPU_LAYERS)
-    is_replayed_track = is_on_cpu & np.isin(trace.thread_of_track, threads)
+    layer_of_track = [track.layer for track in trace.tracks]
+    is_cpu_track = np.isin(layer_of_track, CPU_LAYERS)
+    is_replayed_track = is_cpu_track & np.isin(trace.thread_of_track, threads)
     is_replayed: Flags = is_replayed_track[trace.track]
-    is_replayed[graph.row[graph.gpu_tasks]] = True
+    rows_of_tasks = graph.row[graph.gpu_tasks]
+    is_replayed[rows_of_tasks] = True
 
     stands_for_slice = graph.row != NO_ROW
     removed_rows = graph.row[graph.is_removed & stands_for_slice]
@@ -242,12 +247,14 @@ def _lay_out_slices(trace: Trace, rows: Rows, start: Int64s, end: Int64s) -> _La
 
     # Sort by track (those of a stream are one) and start; of equal starts the longer
     # slice first, so that parents precede children. The last key counts first.
-    first_track = _find_first_tracks(trace)[trace.track[rows]]
+    first_track_of_track = _find_first_tracks(trace)
+    first_track = first_track_of_track[trace.track[rows]]
     longer_first = start[rows] - end[rows]
     order = np.lexsort((rows, longer_first, start[rows], first_track))
     sorted_rows = rows[order]
     sorted_first_track = first_track[order]
 
+    # Divide the slices of each thread's track, and of each stream, into new tracks.
     ordered: list[Rows] = []
     tracks: list[Track] = []
     slices_so_far = 0

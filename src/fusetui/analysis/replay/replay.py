@@ -20,7 +20,7 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
     Without a change this gives the recording.
 
     After a change, when workers of a data loader have a batch ready is not known
-    exactly, but has bounds (see Ready). `late` selects which bound is taken.
+    exactly, but has bounds (see BatchReadiness). `late` selects which bound is taken.
 
     Args:
         graph: The graph, whose nodes are in an order in which sources come first.
@@ -29,7 +29,7 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
     ends = [0]  # of the origin
     delay = graph.delay
     batches = graph.batches
-    ready = Ready(late)
+    readiness = BatchReadiness(late)
 
     # Replay up to each batch, then correct the end of the node that takes the batch.
     first = 1
@@ -41,9 +41,9 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
         strict=True,
     ):
         _replay_range(graph, delay, first, node + 1, ends)
-        ends[node] = ready.taken_at(
-            asked=ends[node],
-            recorded=int(graph.began[node]),
+        ends[node] = readiness.take_batch(
+            asked_at=ends[node],
+            recorded_at=int(graph.began[node]),
             waited_ns=waited,
             unsure_ns=unsure,
             loader=loader,
@@ -96,7 +96,7 @@ def _replay_range(
             append(begin_of_node + dur)
 
 
-class Ready:
+class BatchReadiness:
     """Bounds when the batches of data loaders are ready, in the course of a replay.
 
     A worker begins a batch once it has made the one before and the thread has taken an
@@ -120,8 +120,14 @@ class Ready:
         self._most_early_ns: dict[int, int] = {}
         self._most_late_ns: dict[int, int] = {}
 
-    def taken_at(
-        self, *, asked: int, recorded: int, waited_ns: int, unsure_ns: int, loader: int
+    def take_batch(
+        self,
+        *,
+        asked_at: int,
+        recorded_at: int,
+        waited_ns: int,
+        unsure_ns: int,
+        loader: int,
     ) -> int:
         """Take the next batch, and return when the thread gets it, in ns after the
         origin.
@@ -132,8 +138,8 @@ class Ready:
         gets it then, or when it asks for it, if that is later.
 
         Args:
-            asked: When the thread asks for the batch in the replay.
-            recorded: When it got the batch in the recording.
+            asked_at: When the thread asks for the batch in the replay.
+            recorded_at: When it got the batch in the recording.
             waited_ns: How long it waited in the recording; see Batches.
             unsure_ns: How much of that may have been its own work; see Batches.
             loader: The number of the data loader.
@@ -142,18 +148,18 @@ class Ready:
         early_ns = self._most_early_ns.get(loader, 0)
         late_ns = self._most_late_ns.get(loader, 0)
         if self._late:
-            taken = max(asked + unsure_ns, recorded + late_ns)
+            taken_at = max(asked_at + unsure_ns, recorded_at + late_ns)
         else:
-            ready = recorded - early_ns
+            ready_at = recorded_at - early_ns
             may_not_have_waited = waited_ns == unsure_ns
             if may_not_have_waited:
                 # The batch was ready when the thread asked. It only takes it over.
-                ready = min(ready, asked + waited_ns)
-            taken = max(asked, ready)
+                ready_at = min(ready_at, asked_at + waited_ns)
+            taken_at = max(asked_at, ready_at)
 
-        self._most_early_ns[loader] = max(early_ns, recorded - taken)
-        self._most_late_ns[loader] = max(late_ns, taken - recorded)
-        return taken
+        self._most_early_ns[loader] = max(early_ns, recorded_at - taken_at)
+        self._most_late_ns[loader] = max(late_ns, taken_at - recorded_at)
+        return taken_at
 
 
 def find_last_node(graph: Graph, times: Times) -> int:

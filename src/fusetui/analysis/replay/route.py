@@ -81,7 +81,7 @@ class CriticalPath(NamedTuple):
         """
         return float(self.ns[stretches].sum() / max(self.span_ns, 1))
 
-    def since(self, begin: int) -> CriticalPath:
+    def cut_before(self, begin: int) -> CriticalPath:
         """Cut off the part of the path before a time, and return the rest.
 
         Earlier stretches remain, but have no length.
@@ -146,9 +146,10 @@ def _find_begins_of_stretches(
     # A thread that takes a batch waited for the data loader. That is understood, though
     # no edge has it, so all of the delay counts as lag.
     takes_batch = np.isin(nodes, graph.batches.node)
-    lag_is_over[takes_batch] = times.begin[nodes[takes_batch]]
+    nodes_with_batch = nodes[takes_batch]
+    lag_is_over[takes_batch] = times.begin[nodes_with_batch]
 
-    unexplained_ns = np.minimum(graph.unexplained, graph.dur)[nodes]
+    unexplained_ns = np.minimum(graph.unexplained[nodes], graph.dur[nodes])
     begins = {
         StretchKind.KNOWN_DELAY: source_ended,
         StretchKind.UNEXPLAINED_DELAY: lag_is_over,
@@ -205,9 +206,11 @@ def measure_residual_share(graph: Graph, times: Times, device: Id) -> float:
     has_launch = launch != ORIGIN_NODE
     launched_at = np.where(has_launch, times.end[launch], times.begin[nodes])
     first_launch = int(launched_at.min())
-    last_node = int(nodes[np.argmax(times.end[nodes])])
+
+    index_of_last = np.argmax(times.end[nodes])
+    last_node = int(nodes[index_of_last])
     critical_path = find_critical_path(graph, times, last_node)
-    return critical_path.since(first_launch).unknown_share
+    return critical_path.cut_before(first_launch).unknown_share
 
 
 def measure_late_share(graph: Graph, critical_path: CriticalPath) -> float:

@@ -136,7 +136,9 @@ def find_slices(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = find_rows(trace, pattern, *roles)
         if what == "module":
             rows = _add_backward_ops(trace, graph, rows)
-        is_replayed: Flags = lane_of_track[trace.track[rows]] != NO_LANE
+
+        track = trace.track[rows]
+        is_replayed: Flags = lane_of_track[track] != NO_LANE
         if is_replayed.any():
             return rows[is_replayed]
     raise NoMatchError(
@@ -186,9 +188,12 @@ def find_intervals(
     Returns:
         The intervals of each thread, without the threads that have none of the slices.
     """
-    lane_of_slice = _find_lanes_of_tracks(trace, graph)[trace.track[rows]]
+    lane_of_track = _find_lanes_of_tracks(trace, graph)
+    track = trace.track[rows]
+    lane_of_slice = lane_of_track[track]
     start = trace.start[rows] - graph.origin_ns
     end = trace.end[rows] - graph.origin_ns
+
     intervals: ThreadIntervals = {}
     for lane in distinct(lane_of_slice[lane_of_slice != NO_LANE]).tolist():
         is_of_lane = lane_of_slice == lane
@@ -210,16 +215,21 @@ def mark_slices_inside(
     Returns:
         A flag for each of `rows`.
     """
+    # For each of `rows`: its lane, its start and its end after the origin. NO_ROW looks
+    # up the last slice of the trace, which is not used.
+    track = trace.track[rows]
     lane_of_track = _find_lanes_of_tracks(trace, graph)
-    lane_of_slice = np.where(rows != NO_ROW, lane_of_track[trace.track[rows]], NO_LANE)
+    lane = np.where(rows != NO_ROW, lane_of_track[track], NO_LANE)
+    start = trace.start[rows] - graph.origin_ns
+    end = trace.end[rows] - graph.origin_ns
+
     is_inside = np.zeros(len(rows), dtype=np.bool_)
-    for lane, cover in within.items():
-        of_lane = np.flatnonzero(lane_of_slice == lane)
-        start = trace.start[rows[of_lane]] - graph.origin_ns
-        end = trace.end[rows[of_lane]] - graph.origin_ns
-        interval = cover.place_of(start)
+    for lane_of_intervals, cover in within.items():
+        of_lane = np.flatnonzero(lane == lane_of_intervals)
+        interval = cover.place_of(start[of_lane])
         starts_inside = interval != NO_INTERVAL
-        ends_inside = end <= cover.end[interval]
+        # Without an interval this looks up the last one, which is not used either.
+        ends_inside = end[of_lane] <= cover.end[interval]
         is_inside[of_lane] = starts_inside & ends_inside
     return is_inside
 
@@ -227,15 +237,25 @@ def mark_slices_inside(
 def find_calls_within(trace: Trace, graph: Graph, within: ThreadIntervals) -> Rows:
     """Find the nodes of the calls within some intervals, and of what these launch.
 
+    A call lies within an interval if it does as a whole. What it launches counts
+    whenever it runs.
+
     Args:
         trace: The trace.
         graph: Its work as nodes, with what each of them waits for.
         within: The intervals of each thread.
+
+    Returns:
+        The nodes of the calls that launch or wait, then those of the GPU tasks
+        (kernels, copies and sets).
     """
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    is_call_inside = mark_slices_inside(trace, graph, within, graph.row[calls])
+    rows_of_calls = graph.row[calls]
+    is_call_inside = mark_slices_inside(trace, graph, within, rows_of_calls)
+
     tasks = graph.gpu_tasks
-    launching_calls = trace.launch[graph.row[tasks]]
+    rows_of_tasks = graph.row[tasks]
+    launching_calls = trace.launch[rows_of_tasks]
     is_launched_inside = mark_slices_inside(trace, graph, within, launching_calls)
     return np.append(calls[is_call_inside], tasks[is_launched_inside])
 
@@ -259,6 +279,7 @@ def find_python_time(trace: Trace, graph: Graph) -> ThreadIntervals:
         nodes = np.flatnonzero(graph.lane == index)
         if lane.is_stream or lane.thread in backward_threads or not len(nodes):
             continue
+
         for threads, offset in find_axis(trace, lane.thread):
             # To be added to times after the origin, for times of the axis.
             graph_to_axis_ns = graph.origin_ns + offset
@@ -363,6 +384,7 @@ def find_launch_ranges(
     if not change.is_of_steps:
         yield from _find_ranges(trace, graph, threads, change.pattern)
         return
+
     if change.pattern:
         index = steps.place(int(change.pattern))
         has_step = index >= 0
@@ -373,7 +395,8 @@ def find_launch_ranges(
         steps = steps.only(np.array([index]))
 
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
-        thread = int(trace.thread_of_track[trace.track[row]])
+        track = trace.track[row]
+        thread = int(trace.thread_of_track[track])
         yield LaunchRange(int(begin), int(end), threads.with_engines(thread))
     if not len(steps):
         for process in distinct(threads.process).tolist():
@@ -460,8 +483,9 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
     """Return how many times as long the least time of a kernel is on another device.
 
     The least time is the longer one of two: that of the arithmetic and that of the
-    data. E.g. a kernel of 10 us (arithmetic) and 6 us (data) has the ratio 0.6 on a
-    device with twice the arithmetic and the same bandwidth, where the data limits it.
+    data. One that is not known here is ignored. E.g. a kernel of 10 us (arithmetic) and
+    6 us (data) has the ratio 0.6 on a device with twice the arithmetic and the same
+    bandwidth, where the data limits it.
 
     Args:
         job: What the kernel does, with its limits here.
@@ -469,7 +493,8 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
         other: The limits of the other device.
 
     Returns:
-        The ratio; None if a least time is not known.
+        The ratio; None if nothing limits the kernel here, if a time here is 0, or if
+        the other device lacks a resource that the kernel needs.
     """
     limits = job.limits
     if limits.bound is None:
@@ -482,11 +507,15 @@ def _ratio_of_least_times(job: KernelJob, here: Peak, other: Peak) -> float | No
     data = _compare_limit(
         limits.memory_ns, rate_here=here.bytes_per_s, rate_other=other.bytes_per_s
     )
-    known = [limit for limit in (arithmetic, data) if limit is not None]
-    least_other_ns = max(limit.other_ns for limit in known)
-    if min(limit.here_ns for limit in known) <= 0 or least_other_ns == math.inf:
+    known_limits = [limit for limit in (arithmetic, data) if limit is not None]
+
+    least_here_ns = max(limit.here_ns for limit in known_limits)
+    least_other_ns = max(limit.other_ns for limit in known_limits)
+    has_empty_limit = min(limit.here_ns for limit in known_limits) <= 0
+    lacks_resource = least_other_ns == math.inf
+    if has_empty_limit or lacks_resource:
         return None
-    return least_other_ns / max(limit.here_ns for limit in known)
+    return least_other_ns / least_here_ns
 
 
 def _compare_limit(

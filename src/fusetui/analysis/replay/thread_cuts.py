@@ -164,7 +164,7 @@ class _Groups(NamedTuple):
     of_cut: Rows  # per cut: its group; NO_GROUP if its thread is not replayed
 
 
-def thread_cuts_of(trace: Trace) -> ThreadCuts:
+def find_thread_cuts(trace: Trace) -> ThreadCuts:
     """Cut the time of threads where they depend on others, or others on them.
 
     A *cut* is a call that launches GPU work or waits for it, a wait for another thread,
@@ -173,12 +173,15 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     count that launch work, or that work for such threads; in a trace without GPU work
     it is the busiest thread.
     """
-    launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
-    launches = launches[launches != NO_ROW]
+    launch_of_event = trace.launch[trace.gpu_rows]
+    known_launches = launch_of_event[launch_of_event != NO_ROW]
+    launches = distinct(known_launches).astype(np.intp)
     launching = _find_launching_threads(trace, launches)
     handoffs = _find_handoffs(trace, launching)
     threads = _list_replayed_threads(launching, handoffs)
 
+    # Merge the cuts of all sources that overlap. The first source is waits for batches,
+    # and the next three are the handoffs.
     sources = [
         _make_batch_cuts(trace),
         *_make_handoff_cuts(handoffs),
@@ -187,17 +190,18 @@ def thread_cuts_of(trace: Trace) -> ThreadCuts:
     ]
     cuts = _join_cuts(sources)
     groups = _group_overlapping(cuts, threads)
-    groups_of_batches, asking_waits, engine_waits, engine_is_done = _split_by_source(
-        groups.of_cut, sources
-    )[:4]
+    groups_of_sources = _split_by_source(groups.of_cut, sources)
+    groups_of_batches = groups_of_sources[0]
     handoff_groups = HandoffCuts(
-        asking_waits=asking_waits,
-        engine_waits=engine_waits,
-        engine_is_done=engine_is_done,
+        asking_waits=groups_of_sources[1],
+        engine_waits=groups_of_sources[2],
+        engine_is_done=groups_of_sources[3],
     )
 
-    behind_last_thread = threads[-1:] + 1  # empty if there are no threads
+    # A number behind the last thread ends the bounds; empty if there are no threads.
+    behind_last_thread = threads[-1:] + 1
     bounds = np.searchsorted(groups.thread, np.append(threads, behind_last_thread))
+
     lifetimes = _find_lifetimes(trace, threads, engines=set(handoffs.engine.tolist()))
     lifetimes.extend_to(groups, bounds)
     return ThreadCuts(
@@ -291,8 +295,10 @@ def _group_overlapping(cuts: _Cuts, threads: Rows) -> _Groups:
         cuts: All cuts.
         threads: The threads whose cuts are grouped.
     """
-    by_time = np.lexsort((cuts.end, cuts.begin, cuts.thread))
-    by_time = by_time[np.isin(cuts.thread[by_time], threads)]
+    # The last key counts first: by thread, then by begin, then by end.
+    all_by_time = np.lexsort((cuts.end, cuts.begin, cuts.thread))
+    is_of_threads = np.isin(cuts.thread[all_by_time], threads)
+    by_time = all_by_time[is_of_threads]
     sorted_cuts = cuts.take(by_time)
     group = _number_overlapping(sorted_cuts)
     first_of_group = np.flatnonzero(begins_runs(group))
@@ -501,19 +507,26 @@ def _find_lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> _Lifetime
 
     Args:
         trace: The trace.
-        threads: The threads.
+        threads: The numbers of the threads, as in Trace.thread_of_track.
         engines: Those of them that are engines. Only their ops count, as they do for
             handoffs (see find_outermost_work).
+
+    Returns:
+        Times in ns of the file. A thread without slices gets the greatest possible
+        number as its first time and the least one as its last.
     """
+    # Any time is before the greatest number, and after the least one.
     limits = np.iinfo(np.int64)
     first = np.full(len(threads), limits.max)
     last = np.full(len(threads), limits.min)
+
     index_of_thread = {thread: index for index, thread in enumerate(threads.tolist())}
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         counted_layers = (Layer.OPS,) if thread in engines else CPU_LAYERS
         index = index_of_thread.get(thread)
         if index is None or track.layer not in counted_layers or not len(track):
             continue
+        # Slices are sorted by start, but an earlier one may end later.
         first[index] = min(first[index], int(trace.start[track.first_row]))
         last[index] = max(last[index], int(trace.end[track.rows].max()))
     return _Lifetimes(first=first, last=last)
@@ -530,11 +543,15 @@ def _find_busiest_thread(trace: Trace) -> Rows:
     """
     for role in (Role.OP, Role.PYTHON, Role.CALL, Role.ANNOTATION):
         rows = trace.rows_of(role)
-        outermost = rows[trace.parent[rows] == NO_ROW]
-        if len(outermost):
-            threads = trace.thread_of_track[trace.track[outermost]]
-            # Slices of no length count too, so each gets one ns more.
-            return np.array([heaviest_id(threads, trace.dur[outermost] + 1)])
+        is_outermost = trace.parent[rows] == NO_ROW
+        outermost = rows[is_outermost]
+        if not len(outermost):
+            continue
+
+        # Slices of no length count too, so each gets one ns more.
+        ns_of_slice = trace.dur[outermost] + 1
+        thread_of_slice = trace.thread_of_track[trace.track[outermost]]
+        return np.array([heaviest_id(thread_of_slice, ns_of_slice)])
     return np.zeros(0, dtype=np.intp)
 
 
@@ -562,7 +579,7 @@ def _find_handoffs(trace: Trace, threads: NDArray[np.integer]) -> _Handoffs:
         engine_work = _find_work_while_idle(
             engine_works=engine_works, asking_is_idle=outside(asking_works)
         )
-        handoffs.append(engine_work.of_threads(asking=asking, engine=engine))
+        handoffs.append(engine_work.make_handoffs(asking=asking, engine=engine))
     return _join_handoffs(handoffs)
 
 
@@ -580,7 +597,7 @@ def _join_handoffs(several: Sequence[_Handoffs]) -> _Handoffs:
 def _make_empty_handoffs() -> _Handoffs:
     """Return handoffs whose arrays are all empty."""
     no_times = np.empty(0, dtype=np.int64)
-    return _EngineWork(no_times, no_times, no_times).of_threads(asking=0, engine=0)
+    return _EngineWork(no_times, no_times, no_times).make_handoffs(asking=0, engine=0)
 
 
 class _EngineWork(NamedTuple):
@@ -590,7 +607,7 @@ class _EngineWork(NamedTuple):
     begin: Int64s
     end: Int64s
 
-    def of_threads(self, *, asking: int, engine: int) -> _Handoffs:
+    def make_handoffs(self, *, asking: int, engine: int) -> _Handoffs:
         """Make handoffs of these stretches: work that one thread asked another one to
         do.
 
@@ -626,14 +643,16 @@ def _find_work_while_idle(*, engine_works: Cover, asking_is_idle: Cover) -> _Eng
     interval = asking_is_idle.place_of(engine_works.start)
     ends_in_interval = engine_works.end <= asking_is_idle.end[interval]
     is_inside = (interval != NO_INTERVAL) & ends_in_interval
-    inside_ns = (engine_works.end - engine_works.start)[is_inside].sum()
+    work_ns = engine_works.end - engine_works.start
+    inside_ns = work_ns[is_inside].sum()
     if inside_ns < MIN_SHARE_APART * engine_works.ns:
         is_inside[:] = False
 
     # The first and the last stretch of work in each interval.
     inside = np.flatnonzero(is_inside)
-    first = inside[begins_runs(interval[inside])]
-    last = inside[ends_runs(interval[inside])]
+    interval_of_inside = interval[inside]
+    first = inside[begins_runs(interval_of_inside)]
+    last = inside[ends_runs(interval_of_inside)]
 
     # Before its very first work, an engine has not been idle: it was not there.
     begin = engine_works.start[first]

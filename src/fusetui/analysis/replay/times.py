@@ -134,9 +134,14 @@ def _compute_wait_factors(
     return np.where(recorded_wait > 0, factor, 1.0)
 
 
-def compute_slice_times(
-    trace: Trace, graph: Graph, times: Times
-) -> tuple[Int64s, Int64s]:
+class SliceTimes(NamedTuple):
+    """When slices start and end in a replay, in ns of the file; one entry per slice."""
+
+    start: Int64s
+    end: Int64s
+
+
+def compute_slice_times(trace: Trace, graph: Graph, times: Times) -> SliceTimes:
     """Compute when each slice of the trace starts and ends in a replay.
 
     Slices on threads and streams that are not replayed keep their recorded times.
@@ -147,14 +152,18 @@ def compute_slice_times(
         times: The times of its nodes in the replay.
 
     Returns:
-        The starts and the ends, in ns of the file, one per slice.
+        The times of all slices, in the order of the trace.
     """
     start = trace.start.copy()
     end = trace.end.copy()
-    tasks = graph.gpu_tasks
-    start[graph.row[tasks]] = times.begin[tasks] + graph.origin_ns
-    end[graph.row[tasks]] = times.end[tasks] + graph.origin_ns
 
+    # A kernel, copy or set is one node.
+    tasks = graph.gpu_tasks
+    rows_of_tasks = graph.row[tasks]
+    start[rows_of_tasks] = times.begin[tasks] + graph.origin_ns
+    end[rows_of_tasks] = times.end[tasks] + graph.origin_ns
+
+    # The slices of a thread reach over any number of nodes, or parts of them.
     for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         lane = _find_lane(graph, thread)
         if track.layer not in CPU_LAYERS or lane == NO_LANE:
@@ -163,7 +172,7 @@ def compute_slice_times(
             recorded = column[track.rows] - graph.origin_ns
             replayed = translate_times(graph, times, lane, recorded)
             column[track.rows] = replayed + graph.origin_ns
-    return start, end
+    return SliceTimes(start=start, end=end)
 
 
 def _find_lane(graph: Graph, thread: int) -> int:
@@ -221,12 +230,16 @@ def find_step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnd
     rows, launched_at = by_launch_time(trace)
     rows_of_steps = [rows[of_step] for of_step in steps.slices_of(launched_at)]
     launches_of_steps = [len(rows_of_step) for rows_of_step in rows_of_steps]
+    launched_rows = np.concatenate([no_rows, *rows_of_steps])
     task_of_row = graph.node_of(trace, Node.GPU_TASK)
-    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+
+    # All steps are on one thread.
+    track_of_first_step = trace.track[steps.rows[0]]
+    thread = int(trace.thread_of_track[track_of_first_step])
     return StepEnds(
         lane=_find_lane(graph, thread),
         edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
-        task=task_of_row[np.concatenate([no_rows, *rows_of_steps])],
+        task=task_of_row[launched_rows],
         step=numbers_of_sized_groups(np.array(launches_of_steps)),
     )
 
@@ -246,15 +259,18 @@ def measure_step_bounds(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
         One time more than steps, in ns after the origin.
     """
     if not ends.has_steps:
-        return np.array([0, times.end[find_last_node(graph, times)]])
+        last_node = find_last_node(graph, times)
+        return np.array([0, times.end[last_node]])
 
     wall_bounds = ends.edges
     if ends.lane != NO_LANE:
         wall_bounds = translate_times(graph, times, ends.lane, wall_bounds)
+
     is_left = ~graph.is_removed[ends.task]
+    remaining_tasks = ends.task[is_left]
     return launched_bounds(
         wall_bounds=wall_bounds,
-        work_end=times.end[ends.task[is_left]],
+        work_end=times.end[remaining_tasks],
         step_of_work=ends.step[is_left],
     )
 

@@ -8,7 +8,7 @@ delays stay as they are in a replay, though a real program might lose them. So a
 depends on the share of the critical path that they take.
 
 When workers of a data loader have a batch ready after a change has only bounds. So a
-replay has an early and a late result, see replay.Ready.
+replay has an early and a late result, see replay.BatchReadiness.
 """
 
 from __future__ import annotations
@@ -184,6 +184,8 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     """
     parsed = [parse_change(text) for text in changes]
     counted_steps = _choose_counted_steps(trace, step)
+
+    # Replay the changes, and compare with the recording.
     graph = build_graph(trace)
     replayed = _replay_changes(trace, graph, parsed)
     lengths = _measure_step_lengths(graph, replayed, counted_steps)
@@ -193,6 +195,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     )
     range_of_change = _estimate_range(trace, graph, parsed, replayed, counted_steps)
     effects = _list_effects(trace, lengths)
+
     answer = WhatIf(
         changes=tuple(changes),
         of="step" if len(steps_of(trace)) else "span",
@@ -201,8 +204,8 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         before_ns=lengths.before_ns,
         after_ns=lengths.after_ns,
         saved_ns=lengths.before_ns - lengths.after_ns,
-        before_range_ns=_shortest_and_longest(lengths.before[counted_steps]),
-        after_range_ns=_shortest_and_longest(lengths.after[counted_steps]),
+        before_range_ns=_find_shortest_and_longest(lengths.before[counted_steps]),
+        after_range_ns=_find_shortest_and_longest(lengths.after[counted_steps]),
         between_ns=range_of_change.between_ns,
         residual_share=_find_largest_residual_share(trace, paths),
         inferred_waits=graph.inferred_waits,
@@ -260,6 +263,7 @@ def _remove_unsupported(answer: WhatIf, *, is_range: bool) -> WhatIf:
     is_understood = answer.residual_share <= UNKNOWN
     if is_understood and not is_range:
         return answer
+
     steps = tuple(replace(effect, after_ns=None) for effect in answer.steps)
     return replace(
         answer,
@@ -298,14 +302,16 @@ def _measure_step_lengths(
     before = step_launched(recorded_bounds)
     after = step_launched(replayed.bounds)
     latest = step_launched(replayed.late_bounds)
-    last_end = counted_steps[-1] + 1
+
+    # Step n ends at bound n + 1.
+    last_bound = counted_steps[-1] + 1
     return _Lengths(
         before=before,
         after=after,
         before_ns=lower_median(before[counted_steps]),
         after_ns=lower_median(after[counted_steps]),
         latest_ns=lower_median(latest[counted_steps]),
-        ends_no_later=bool(replayed.bounds[last_end] <= recorded_bounds[last_end]),
+        ends_no_later=bool(replayed.bounds[last_bound] <= recorded_bounds[last_bound]),
     )
 
 
@@ -563,8 +569,9 @@ def _list_effects(trace: Trace, lengths: _Lengths) -> tuple[StepEffect, ...]:
     return tuple(effects)
 
 
-def _shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
-    """Return the least and the largest of some lengths."""
+def _find_shortest_and_longest(lengths: Int64s) -> tuple[int, int]:
+    """Return the least and the largest of some lengths, of which there is at least
+    one."""
     return int(lengths.min()), int(lengths.max())
 
 
@@ -610,10 +617,13 @@ def select_steps_of_median(trace: Trace, by: str | None = None) -> Rows:
     device_ran = gpu_work.within(steps.start, steps.end) > 0
     if not device_ran.any():
         device_ran[:] = True
+
     indices = np.flatnonzero(device_ran)
-    behind_first = indices[indices > 0]
+    later_steps = indices[indices > 0]
+    if len(later_steps):
+        return later_steps
     only_the_first = np.zeros(1, dtype=np.intp)
-    return behind_first if len(behind_first) else only_the_first
+    return only_the_first
 
 
 def _sum_up_limit(
@@ -635,12 +645,16 @@ def _sum_up_limit(
     if not len(steps_of(trace)):
         return sum_up_path(trace, graph, find_critical_path(graph, times))
 
-    begin = int(replayed.bounds[counted_steps[0]])
-    end = replayed.bounds[counted_steps[-1] + 1]
+    # Step n lasts from bound n to bound n + 1.
+    first_step = counted_steps[0]
+    last_step = counted_steps[-1]
+    begin = int(replayed.bounds[first_step])
+    end = replayed.bounds[last_step + 1]
+
     ends_in_steps = ~graph.is_removed & (times.end <= end)
     last_node = int(np.argmax(np.where(ends_in_steps, times.end, NO_TIME)))
     critical_path = find_critical_path(graph, times, last_node)
-    return sum_up_path(trace, graph, critical_path.since(begin))
+    return sum_up_path(trace, graph, critical_path.cut_before(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -649,8 +663,8 @@ def leaves_waits_out(trace: Trace) -> bool:
     Some recorders keep no other calls. In a full recording of a program that launches
     much there are others: the profiler itself waits for the device when it stops.
     """
-    launches = distinct(trace.launch[trace.gpu_rows])
-    launches = launches[launches != NO_ROW]
+    launch_of_event = trace.launch[trace.gpu_rows]
+    launches = distinct(launch_of_event[launch_of_event != NO_ROW])
     if len(launches) <= MANY_LAUNCHES:
         return False
     names_of_calls = trace.name[trace.rows_of(Role.CALL)]
@@ -680,9 +694,12 @@ def lacks_awaited_events(trace: Trace) -> bool:
     A single stream runs its work in order anyway, so events matter only if there are
     several.
     """
-    streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
+    tracks = trace.track[trace.gpu_rows]
+    streams = distinct(trace.thread_of_track[tracks])
     if len(streams) <= 1:
         return False
+
+    # What such a call made a stream wait for is recorded with the call's correlation.
     calls = trace.rows_named(MAKES_STREAM_WAIT.search, Role.CALL)
     synchronizations = trace.rows_of(Role.SYNC)
     is_recorded = np.isin(trace.correlation[calls], trace.correlation[synchronizations])
@@ -758,6 +775,7 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     low = float(match["low"])
     high = float(match["high"])
 
+    # Factors at equal distances, from `low` to `high`, both included.
     points: list[SweepPoint] = []
     for nth in range(SWEEP_POINTS):
         factor = round(low + (high - low) * nth / (SWEEP_POINTS - 1), 6)
@@ -790,9 +808,17 @@ def find_knee(points: Sequence[SweepPoint]) -> float | None:
         it, and None if the step takes equally long at all factors.
     """
     times_ns = [point.after_ns for point in points]
-    if not times_ns or max(times_ns) == min(times_ns):
+    if not times_ns:
         return None
-    nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
-    factors = [point.factor for point in points if point.after_ns <= nearly_all_ns]
-    knee = factors[-1]
+    shortest_ns = min(times_ns)
+    largest_gain_ns = max(times_ns) - shortest_ns
+    if not largest_gain_ns:
+        return None
+
+    # The last factor with which a step is not notably longer than the shortest one.
+    limit_ns = shortest_ns + NEARLY_ALL * largest_gain_ns
+    knee = points[0].factor
+    for point in points:
+        if point.after_ns <= limit_ns:
+            knee = point.factor
     return None if knee == points[0].factor else knee

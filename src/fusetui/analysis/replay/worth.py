@@ -50,7 +50,7 @@ from fusetui.analysis.why.model import (
     WorthNote,
 )
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
@@ -102,8 +102,12 @@ def with_worth(
         by: What counts as a step; see `steps_of`.
         asked: Whether a user requested the gains, however long they take. Otherwise
             they are left out of large traces.
+
+    Returns:
+        The answer with its findings sorted, the best first. If nothing is replayed, the
+        findings stay in their order, and have a note why their gain is not known.
     """
-    changes = why._wanted
+    changes = why._wanted  # one for each finding, None for a finding without a change
     notes = []
     for finding, change in zip(why.findings, changes, strict=True):
         notes.append(_note_assumption(finding, change))
@@ -115,19 +119,19 @@ def with_worth(
     gains = _Gains(trace, by)
     findings = []
     for finding, change, note in zip(why.findings, changes, notes, strict=True):
-        findings.append(gains.with_gain(finding, change, note))
+        findings.append(gains.add_gain_to(finding, change, note))
 
     best_first = _rank_findings(trace, why, findings, gains.usual_ns, by)
     changes_with_gain = []
-    for n in best_first:
-        change = changes[n]
-        if change is not None and _has_gain(findings[n]):
+    for index in best_first:
+        change = changes[index]
+        if change is not None and _has_gain(findings[index]):
             changes_with_gain.append(change)
-    combined = gains.combined(changes_with_gain[:together])
+    combined = gains.estimate_combined_gain(changes_with_gain[:together])
     return replace(
         why,
-        findings=tuple(findings[n] for n in best_first),
-        _wanted=tuple(changes[n] for n in best_first),
+        findings=tuple(findings[index] for index in best_first),
+        _wanted=tuple(changes[index] for index in best_first),
         worth_of="step" if len(steps_of(trace, by)) else "span",
         worth_before_ns=gains.usual_ns,
         residuals=measure_residuals(trace),
@@ -161,7 +165,7 @@ class _Gains:
         """The median length of the steps as recorded."""
         return lower_median(self._before.lengths)
 
-    def with_gain(
+    def add_gain_to(
         self, finding: Finding, change: Wanted | None, note: WorthNote | None
     ) -> Finding:
         """Add to a finding its gain, or a note why the gain is not known.
@@ -173,17 +177,19 @@ class _Gains:
         """
         if change is None:
             return replace(finding, worth_note=note)
+
         result_after = _replay_changes(self._trace, self._graph, [change], self._by)
         if not isinstance(result_after, ReplayResult):
             reason_why_unknown = result_after
             return replace(finding, worth_note=reason_why_unknown)
+
         if change == LOADER_CHANGE:
             has_workers = len(find_worker_loader_calls(self._trace)) > 0
             note = "no_batch_waits" if has_workers else "one_worker"
         self.unknown_shares.append(result_after.unknown_share)
         return _add_gain(self._trace, finding, note, self._before, result_after)
 
-    def combined(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
+    def estimate_combined_gain(self, changes: Sequence[Wanted]) -> CombinedWorth | None:
         """Estimate what some changes save of the median step if they are all made.
 
         Returns:
@@ -316,7 +322,8 @@ def _measure_lengths(
         by: What counts as a step; see `steps_of`.
     """
     all_tasks = graph.gpu_tasks
-    gpu_tasks = all_tasks[~graph.is_removed[all_tasks]]
+    is_removed = graph.is_removed[all_tasks]
+    gpu_tasks = all_tasks[~is_removed]
     if len(steps_of(trace, by)) or not len(gpu_tasks):
         return measure_lengths(trace, graph, times, by)
     first_start = times.begin[gpu_tasks].min()
@@ -583,7 +590,7 @@ def _replay_changes(
             edit(change, draft)
         except WrongChangeError:
             return "not_found"
-    changed = draft.finished()
+    changed = draft.make_changed_graph()
     times = replay(changed)
     result = _measure_result(trace, changed, times, replay_late(changed, times), by)
     is_understood = result.unknown_share <= UNKNOWN
@@ -604,12 +611,15 @@ def _shorten_durations(wanted: ReducedDurations, draft: Draft) -> None:
 
     saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
     saved_of_row[wanted.rows] = wanted.ns
-    saved_ns = saved_of_row[graph.row[tasks]]
-    draft.scale_gpu_tasks(
-        tasks, lambda current_ns: np.maximum(current_ns - saved_ns, 0)
-    )
-    saved_by_calls_ns = saved_of_row[graph.row[calls]]
-    draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
+    saved_of_task = saved_of_row[graph.row[tasks]]
+    saved_of_call = saved_of_row[graph.row[calls]]
+
+    def shorten_tasks(current_ns: Floats) -> Floats:
+        """Return how long each task still takes, in ns."""
+        return np.maximum(current_ns - saved_of_task, 0)
+
+    draft.scale_gpu_tasks(tasks, shorten_tasks)
+    draft.dur[calls] = np.maximum(draft.dur[calls] - saved_of_call, 0)
 
 
 def _remove_calls(wanted: RemovedCalls, draft: Draft) -> None:
@@ -639,8 +649,8 @@ def _make_calls_asynchronous(wanted: AsyncCalls, draft: Draft) -> None:
     graph = draft.graph
     calls = graph.nodes(Node.WAIT, rows=wanted.rows)
     does_wait = graph.has_edge(OTHER_LANE, calls)
-    copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
-    copies = graph.nodes(Node.GPU_TASK, rows=copy_rows)
+    is_copy = trace.role[wanted.rows] == Role.MEMCPY
+    copies = graph.nodes(Node.GPU_TASK, rows=wanted.rows[is_copy])
     if not does_wait.any() and not len(copies):
         raise WrongChangeError("Nothing is known to wait.")
 
