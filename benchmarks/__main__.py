@@ -81,6 +81,7 @@ def commands(
     work = os.environ.get("BENCHMARKS_WORK")
     keeping = ["--work", work] if work else []
     with_hta = ["--hta", hta_python] if hta_python else []
+
     runs: dict[str, list[Arguments]] = {
         "reading": [at("h100_owlv2")],
         "characters": [[str(traces), "--put", *with_hta]],
@@ -140,6 +141,7 @@ def commands(
     if not hta_python:
         for name in ONLY_WITH_HTA:
             del runs[name]
+
     return runs
 
 
@@ -149,13 +151,16 @@ def main() -> int:
     traces = os.environ.get("FUSETUI_TRACES")
     if not traces:
         sys.exit("FUSETUI_TRACES names no folder")
+
     wanted_benchmarks = set(sys.argv[1:])
     failed_benchmarks: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         runs = commands(Path(traces), os.environ.get("HTA_PYTHON"), Path(folder))
+
         unknown = wanted_benchmarks - set(runs)
         if unknown:
             sys.exit(f"no such benchmark here: {', '.join(sorted(unknown))}")
+
         for name, arguments_of_runs in runs.items():
             is_needed = name in wanted_benchmarks or wanted_benchmarks & NEEDED_BY.get(
                 name, set()
@@ -167,8 +172,10 @@ def main() -> int:
                 command = [sys.executable, "-P", str(FOLDER / f"{name}.py"), *arguments]
                 if subprocess.run(command, cwd=FOLDER.parent).returncode:
                     failed_benchmarks.append(name)
+
     if failed_benchmarks:
         print(f"failed: {', '.join(failed_benchmarks)}", file=sys.stderr)
+
     return 1 if failed_benchmarks else 0
 
 

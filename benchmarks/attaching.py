@@ -58,6 +58,7 @@ def main() -> None:
     into docs/attach.md."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=10)
+
     pairs = parser.parse_args().pairs
     found: dict[str, list[list[float]]] = {
         "closed": [],
@@ -67,6 +68,7 @@ def main() -> None:
     for _ in range(pairs):
         for name, rates in found.items():
             rates.append(_rates(name))
+
     closed = found["closed"]
     rows = []
     for name, rates in found.items():
@@ -79,6 +81,7 @@ def main() -> None:
         )
         steps, others = (median(rate[i] for rate in rates) for i in (0, 1))
         rows.append(f"| {name} | {steps:,.0f} | {change} | {others:.2f} ms per s |")
+
     head = "| door | steps per s | change, median of pairs (range) | CPU time of other threads |\n"
     head += "|---|--:|--:|--:|\n"
     note = f"The cases alternated in {pairs} rounds of {SECONDS} s each, with one CPU thread."
@@ -100,6 +103,7 @@ def _rates(name: str) -> list[float]:
             out = subprocess.run(
                 line, env=environment, check=True, capture_output=True
             ).stdout
+
     rates: list[float] = json.loads(out)
     return rates
 
@@ -111,6 +115,7 @@ def _listening(folder: str) -> Iterator[None]:
     if not folder:
         yield
         return
+
     done = threading.Event()
 
     def wait(found: Recording) -> None:

@@ -114,10 +114,12 @@ def answered(group: Group, command: Sequence[str]) -> list[str]:
     """Run a command that answers and ends. Returns its time by the clock, its processor
     time, and the private memory of all its processes, as texts."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+
     with group.watched():
         subprocess.run(
             command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
     clock, after = (
         time.perf_counter() - start,
         resource.getrusage(resource.RUSAGE_CHILDREN),
@@ -139,18 +141,23 @@ def opened(group: Group, file: Path) -> list[str]:
                 if not more and time.perf_counter() - start > PATIENCE:
                     raise TimeoutError(f"{file} is not read")
                 written += more
+
             whole = time.perf_counter() - start
             program.take(2.0)
             times = []
+
             for key in "jj" + "..":  # a selection, and the first frames
                 program.press(key)
+
             for first, keys in KEYS.values():
                 for key in first:
                     program.press(key)
                 times.append(median_ms([program.press(key) for key in keys]))
+
             held = memory(program.pid)
         finally:
             program.close()
+
     medians = [f"{ms:.1f}" for ms in times]
     return [
         f"{lanes:.1f} s",
@@ -181,27 +188,33 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, nargs="+", default=[5400, 10000])
     parser.add_argument("--gigabytes", type=float, default=8)
     args = parser.parse_args()
+
     answers: list[list[str]] = []
     apps: list[list[str]] = []
     with tempfile.TemporaryDirectory() as name:
         files = [made(args.source, Path(name), size) for size in args.megabytes]
         group = Group(int(args.gigabytes * 1e9))
         group.enter()
+
         for file in files:
             size = gigabytes(file.stat().st_size)
             for words in (("summary",), ("why", "--no-worth")):
                 command = [*COMMAND, *words, str(file), "--no-cache"]
                 answers.append([size, " ".join(words), *answered(group, command)])
                 print(answers[-1], file=sys.stderr, flush=True)
+
             os.environ["FUSETUI_CACHE"] = str(file.with_suffix(".cache"))
+
             for times in ("first time", "from the cache"):
                 apps.append([size, times, *opened(group, file)])
                 print(apps[-1], file=sys.stderr, flush=True)
+
             counted = subprocess.check_output(
                 [*COMMAND, "summary", "--json", str(file)]
             )
             slices = f"{json.loads(counted)['slices']:,}"
             apps[-2:] = [[row[0], slices, *row[1:]] for row in apps[-2:]]
+
     text = f"{machine()}\n\nHeld to {args.gigabytes:g} GB:\n\n{markdown(HEAD, answers)}\n\n"
     text += markdown((*APP, *HELD), apps)
     print(text)

@@ -103,19 +103,24 @@ def main() -> None:
             if not options.names or experiment.name in options.names:
                 _write(options.page, experiment, options.device, _blank(experiment))
         return
+
     try:
         kind = find_device(options.device).kind
     except CaptureError as error:
         sys.exit(str(error))
+
     if kind == "cpu":
         torch.set_num_threads(THREADS)
+
     begin = perf_counter()
+
     with contextlib.ExitStack() as stack:
         runs = options.runs or Path(stack.enter_context(TemporaryDirectory()))
         wanted = [
             e for e in EXPERIMENTS if not options.names or e.name in options.names
         ]
         done = [_run(experiment, kind, runs, options.page) for experiment in wanted]
+
     print(f"all in {perf_counter() - begin:.0f} s", file=sys.stderr)
     sys.exit(0 if all(done) else 1)
 
@@ -135,12 +140,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--page", type=Path, default=PAGE, help="docs/experiments.md by default"
     )
+
     options = parser.parse_args()
     known = [experiment.name for experiment in EXPERIMENTS]
     if unknown := set(options.names) - set(known):
         parser.error(
             f"unknown {', '.join(sorted(unknown))}: there are {', '.join(known)}"
         )
+
     return options
 
 
@@ -148,12 +155,14 @@ def _run(experiment: Experiment, kind: str, runs: Path, page: Path) -> bool:
     """Run one experiment and write its output into the page. Returns whether it
     succeeded; an error is printed."""
     begin = perf_counter()
+
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
         beside = sources.compared(experiment.name, runs / experiment.name)
     except CaptureError as error:
         print(f"{experiment.name}: {error}", file=sys.stderr)
         return False
+
     seconds = perf_counter() - begin
     printed = f"{printed}\n\n{beside}".strip()
     _write(page, experiment, kind, _paragraph(experiment.command(kind), printed, kind))
@@ -187,6 +196,7 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
             scrub=True,
         )
         capture(experiment.workload, options, folder)
+
     text = output.getvalue().partition("\n\nTime per step; the longest bar")[0]
     return re.sub(r"\n+Open it with: .*\n", "", text).strip()
 

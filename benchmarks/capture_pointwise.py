@@ -50,6 +50,7 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
         for _ in range(2)
     )
     compiled = torch.compile(reference, dynamic=False)
+
     return {
         "eager": _time_call(reference, [gate, up], cache_bytes),
         "inductor": _time_call(compiled, [gate, up], cache_bytes),
@@ -93,6 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Times gelu(gate) * up.")
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
+
     device = find_device("cuda")
     results: list[dict[str, Any]] = []
     for shape in SHAPES:
@@ -100,10 +102,12 @@ def main() -> None:
         result |= measure(shape, device.cache_bytes)
         result["compilations"] = compilations()
         results.append(result)
+
     print(f"gelu(gate) * up, bfloat16, on {device.name}\n")
     columns = [Column("shape", left=True)]
     columns += [Column(title) for title in (*WAYS, "fused / copy", "compilations")]
     print(table(columns, [row(result) for result in results]))
+
     if out:
         document = {"device": device.name, "results": results}
         out.write_bytes(

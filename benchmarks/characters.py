@@ -145,15 +145,19 @@ def files(character: str, traces: Path, size: int, folder: Path) -> tuple[Path, 
     if made := MADE.get(character):
         write(path, made(), size)
         return path, path
+
     source = traces / f"{SOURCES[character]}.json.gz"
     change = CHANGES.get(character)
     copies = generate.generate(
         source, path, size // 2 if change is with_labels else size
     )
+
     if change:
         path.write_bytes(change(path.read_bytes()))
+
     if character != ".pftrace":
         return path, path
+
     other = path.with_suffix(".pftrace")
     generate_pftrace.generate(
         source.with_suffix("").with_suffix(".pftrace.gz"), other, copies
@@ -170,9 +174,11 @@ def used(command: Sequence[str]) -> tuple[float, float, int]:
     nowhere = subprocess.DEVNULL
     process = subprocess.Popen(command, env=environment, stdout=nowhere, stderr=nowhere)
     _, status, usage = os.wait4(process.pid, 0)
+
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
+
     return (
         time.perf_counter() - start,
         usage.ru_utime + usage.ru_stime,
@@ -210,6 +216,7 @@ def row(character: str, json: Path, file: Path, repeat: int) -> list[str]:
     )
     memory, our_memory = peak(loads, 2) / 1e6, peak(ours, 2) / 1e6
     size = json.stat().st_size / 1e6
+
     return [
         character,
         f"{size:.0f} MB",
@@ -236,6 +243,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     place = machine()
+
     rows: Rows = []
     for character in SOURCES:
         with tempfile.TemporaryDirectory() as name:
@@ -246,6 +254,7 @@ def main() -> None:
                 [*row(character, *paths, args.repeat), *of_hta(args.hta, paths[0])]
             )
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+
     head = [
         "trace",
         "JSON",
@@ -257,6 +266,7 @@ def main() -> None:
     ]
     text = f"{place}\n\n{markdown([*head, 'fusetui', *['HTA'] * bool(args.hta)], rows)}"
     print(text)
+
     if args.put:
         put(PAGE, "characters", text, __file__)
         short = [[line[n] for n in (0, 1, 4, 5, 7)] for line in rows]

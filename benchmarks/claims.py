@@ -75,12 +75,15 @@ def state(claim: Claim, page: str) -> str:
     ValueError if the page lacks a row, or has no figure in it."""
     if not claim.rows:
         return f"{NEEDS} {claim.only_gpu}"
+
     wrong = [said for row in claim.rows if (said := contradiction(row, page))]
+
     disturbed = [said for row in claim.rows if (said := _disturbed(row, page))]
     if not wrong and disturbed:
         return f"{INCONCLUSIVE} on a CPU: {'; '.join(disturbed)} while {DISTURBED}; {NEEDS} a GPU"
     if not wrong:
         return f"{WORKS} ({claim.note})" if claim.note else WORKS
+
     because = f", where {claim.because}" if claim.because else ""
     return f"{NOT_REPRODUCED} on a CPU{because}: {'; '.join(wrong)}; {NEEDS} a GPU"
 
@@ -92,16 +95,21 @@ def contradiction(row: DecidingRow, page: str) -> str:
     lines = _table(row.table, page).splitlines()
     if row.row.startswith(RIGHT_GUESS):
         return "" if row.row in lines else f"not {row.row.removeprefix(RIGHT_GUESS)}"
+
     cells = _columns_of(row, lines)
     if row.is_:
         return "" if row.is_ in cells else f"not {row.is_}"
+
     source, here = cells[1], cells[2]
+
     figures, _, answer = here.rpartition(": ")
     if answer in ("yes", "no"):
         return "" if answer == "yes" else figures
+
     wanted, found = FACTOR.match(source), FACTOR.match(here)
     if wanted is None or found is None:
         raise ValueError(f"{row.row}: no figure in '{source}' or '{here}'")
+
     ratio = float(found[1]) / float(wanted[1])
     return "" if 1 / TOLERANCE <= ratio <= TOLERANCE else here
 
@@ -112,13 +120,16 @@ def _disturbed(row: DecidingRow, page: str) -> str:
     fast, _, slow = row.row.partition(" against ")
     if not slow or " of " in fast:  # counts and sizes are no times
         return ""
+
     lines = _table(row.table, page).splitlines()
     variants = [side.partition(" ")[0].partition(",")[0] for side in (fast, slow)]
+
     cells = _columns_of(row, lines)
     remarks = [line for line in lines if line.endswith(f"{DISTURBED}.")]
     if any(_is_about(line, variants, cells[0]) for line in remarks):
         figures, answered, _ = cells[2].rpartition(": ")
         return figures if answered else cells[2]
+
     return ""
 
 

@@ -79,6 +79,7 @@ def compared(programs: tuple[Path, Path], trace: Path, *, pairs: int) -> list[Co
     for question in QUESTIONS:
         for program in programs:  # what is read once is not measured
             seconds(program, question, trace)
+
         release_s: list[float] = []
         checkout_s: list[float] = []
         for pair in range(pairs):
@@ -87,6 +88,7 @@ def compared(programs: tuple[Path, Path], trace: Path, *, pairs: int) -> list[Co
             for program in order:
                 times = release_s if program == release else checkout_s
                 times.append(seconds(program, question, trace))
+
         ratios = [new / old for old, new in zip(release_s, checkout_s, strict=True)]
         rows.append(
             Compared(
@@ -96,6 +98,7 @@ def compared(programs: tuple[Path, Path], trace: Path, *, pairs: int) -> list[Co
                 ratio=median(ratios),
             )
         )
+
     return rows
 
 
@@ -111,6 +114,7 @@ def table(rows: Sequence[Compared], release: str) -> str:
             f"{row.ratio:.2f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
+
     return "\n".join(lines) + "\n"
 
 
@@ -124,9 +128,11 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=50)
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
+
     if not options.release:
         options.out.write_text("There is no release to compare with.\n")
         return 0
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         trace = folder / "trace.json"
@@ -138,6 +144,7 @@ def main() -> int:
         finally:
             tree = str(folder / "release")
             _run("git", "-C", str(ROOT), "worktree", "remove", "--force", tree)
+
     text = table(rows, options.release)
     options.out.write_text(text)
     sys.stdout.write(text)

@@ -33,15 +33,19 @@ def write_log(folder: Path, megabytes: int) -> int:
     many graphs the log has."""
     graphs = 0
     folder.mkdir(parents=True, exist_ok=True)
+
     with (folder / "torch_trace.log").open("w", encoding="utf-8") as file:
         while file.tell() < megabytes * 1_000_000:
             file.write(str(_make_graph(graphs)))
             graphs += 1
+
     ops = [f"triton_poi_fused_add_{number}" for number in range(KERNELS_OF_GRAPH)]
+
     recording = Recording()
     last = graphs - 1
     for _ in range(20):
         recording.call(f"key{last}", ops, region=f"{last}/0", on_gpu=True)
+
     recording.write(folder)
     return graphs
 
@@ -54,6 +58,7 @@ def _make_graph(number: int) -> Log:
     for _ in range(EVENTS_OF_GRAPH):
         event = {"name": "pass", "ph": "B", "ts": 1795884410096898.0, "args": {"x": 1}}
         log.record({"chromium_event": {}}, json.dumps(event, indent=0), region)
+
     kernels = []
     nodes = {}
     for place in range(KERNELS_OF_GRAPH):
@@ -62,13 +67,16 @@ def _make_graph(number: int) -> Log:
         name = f"triton_poi_fused_add_{place}"
         path = f"/tmp/torchinductor_me/k{number}_{place}.py"
         kernels.append(Kernel(name, (line,), (f"add_{place}",), path))
+
     filler = "\n".join(
         f"    add_{place} = torch.ops.aten.add.Tensor(arg{place}_1, primals_{place})"
         for place in range(FILLER_LINES)
     )
     log.dynamo_graph(nodes, region)
+
     for name in ("before_pre_grad_graph", "fx_graph_runnable", "after_joint_graph"):
         log.artifact(name, filler, region)
+
     log.graph(f"key{number}", kernels, region=region)
     return log.metrics(region=region, function=f"f{number}")
 
@@ -93,6 +101,7 @@ def measure(folder: Path) -> dict[str, float]:
     assert log.graphs
     join_kernels(trace, log)
     join_s = time.process_time() - begin
+
     rows = trace.rows_of(Role.KERNEL)
     times = []
     for row in rows[:40].tolist():
@@ -102,7 +111,9 @@ def measure(folder: Path) -> dict[str, float]:
         assert source.lines
         list_source_lines(source)
         times.append(time.process_time() - begin)
+
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
     return {
         "index_s": index_s,
         "join_s": join_s,
@@ -117,10 +128,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--mb", type=int, default=200)
     options.add_argument("--measure", type=Path)
+
     arguments = options.parse_args()
     if arguments.measure:
         print(json.dumps(measure(arguments.measure)))
         return
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         graphs = write_log(folder, arguments.mb)
@@ -130,6 +143,7 @@ def main() -> None:
             command, capture_output=True, check=True, text=True
         )
         figures = json.loads(finished_process.stdout)
+
     print(f"{megabytes:.0f} MB, {graphs} graphs")
     print(f"index: {figures['index_s'] * 50 / megabytes:.2f} s of CPU for each 50 MB")
     print(f"graphs and joins: {figures['join_s']:.2f} s")

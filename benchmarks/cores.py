@@ -57,6 +57,7 @@ def row(file: Path, repeat: int) -> list[str]:
     many = one * (serial + (1 - serial) / MANY)
     size = f"{file.stat().st_size / 1e6:.0f} MB"
     times = f"{one / many:.1f} times as fast"
+
     return [
         size,
         f"{one:.2f} s",
@@ -76,6 +77,7 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 1000, 2000])
     parser.add_argument("--repeat", type=int, default=9)
+
     args = parser.parse_args()
     place, rows = machine(), []
     with tempfile.TemporaryDirectory() as name:
@@ -83,6 +85,7 @@ def main() -> None:
             file = made(args.source, Path(name), size)
             rows.append(row(file, args.repeat))
             file.unlink()
+
     text = f"{place}\n\n{markdown(list(HEAD), rows)}"
     print(text)
     put(PAGE, "cores", text, __file__)

@@ -56,8 +56,10 @@ def took(*words: str) -> Took:
     )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+
     if process.returncode:
         sys.exit(f"exit code {process.returncode}: {' '.join(words)}")
+
     return time.perf_counter() - begin, used.ru_utime + used.ru_stime
 
 
@@ -75,6 +77,7 @@ def measured(
         nbytes = os.path.getsize(out)
         os.remove(out)
         os.remove(copy)
+
     least = [
         tuple(map(min, zip(*column, strict=True)))
         for column in zip(*turns, strict=True)
@@ -88,6 +91,7 @@ def table(trace: str, folder: Path) -> str:
     opened = open_trace(trace, cached=False)
     span, slices = opened.end_ns - opened.begin_ns, opened.recorded()
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
+
     lines = [
         f"The trace has {size(os.path.getsize(trace))} and {slices:,} slices. Measured with "
         f"Python {platform.python_version()}; the load average before the run was {load}. "
@@ -103,6 +107,7 @@ def table(trace: str, folder: Path) -> str:
         shares = [cut[n] / (opening[n] + copying[n]) for n in (0, 1)]
         cells.append(f"{shares[0]:.2f} ({shares[1]:.2f})")
         lines.append(f"| {name} | {size(nbytes)} | {' | '.join(cells)} |")
+
     return "\n".join(lines)
 
 
@@ -113,12 +118,15 @@ def main() -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--into", type=Path, metavar="PAGE")
+
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         big = Path(folder) / "big.json"
         generate(args.trace, big, args.megabytes * 1_000_000)
         found = table(str(big), Path(folder))
+
     print(found)
+
     if args.into:
         put(args.into, "cutting", found, __file__)
 

@@ -68,6 +68,7 @@ def main() -> None:
         start = time.perf_counter()
         known = sum(decode(name) is not None for name in names)
         times.append(time.perf_counter() - start)
+
     length = sum(map(len, names)) / len(names)
     share = percent(known, len(names), fine=True)
     text = (

@@ -49,8 +49,10 @@ def main() -> int:
     }
     text = _table(found, options)
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "alarms", text, __file__)
+
     return 0
 
 
@@ -78,6 +80,7 @@ def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
                 found[
                     diff(*(open_trace(p, cached=False) for p in paths)).verdict.answer
                 ] += 1
+
     return found
 
 

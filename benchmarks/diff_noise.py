@@ -61,10 +61,13 @@ def main() -> int:
         name = path.name.partition(".")[0]
         for count in sorted({2, steps // 2, *DRAWN}):
             lines.append(_row(name, found.samples, count, options.ways))
+
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "noise", text, __file__)
+
     return 0
 
 
@@ -89,6 +92,7 @@ def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
     dealt = list(_dealt(samples, count, ways))
     how = f"{count}" if 2 * count <= len(samples) else f"{count}, drawn"
     cells = [name, how, f"{samples.shape[1]:,}"]
+
     rules = by_middle_halves, by_interval
     cells += [
         _percent(np.mean([told(a, b).mean() for a, b in dealt])) for told in rules
@@ -96,6 +100,7 @@ def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
     for factor in FACTORS:
         before, now = (_percent(_power(told, dealt, factor)) for told in rules)
         cells.append(f"{now} ({before})")
+
     return f"| {' | '.join(cells)} |"
 
 

@@ -207,6 +207,7 @@ def _document(times_us: Floats) -> dict[str, Any]:
     Every step launches its kernels first, then they run one after the other."""
     events: list[dict[str, Any]] = []
     begin_us = 1_000.0
+
     correlation = 0
     kernels = times_us.shape[1]
     for step, kernels_us in enumerate(times_us.tolist()):
@@ -232,11 +233,13 @@ def _document(times_us: Floats) -> dict[str, Any]:
                 ),
             ]
             kernel_begin_us += kernel_us
+
         wall_us = kernel_begin_us - begin_us
         events.append(
             _event(f"ProfilerStep#{step}", "user_annotation", begin_us, wall_us)
         )
         begin_us += wall_us + GAP_BETWEEN_STEPS_US
+
     return {"traceEvents": events}
 
 
@@ -249,11 +252,14 @@ def _event(
 ) -> dict[str, Any]:
     """Return one slice of thread 1, or of stream 7 if it is a kernel."""
     on_gpu = category == "kernel"
+
     args: dict[str, int] = {}
     if correlation is not None:
         args["correlation"] = correlation
+
     if on_gpu:
         args |= {"device": 0, "stream": 7}
+
     return {
         "ph": "X",
         "cat": category,
@@ -326,6 +332,7 @@ def table(recordings: Sequence[Floats], ways: int, folder: Path) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
         sys.stderr.write(f"{lines[-1]}\n")
+
     return lines
 
 
@@ -363,14 +370,18 @@ def main() -> int:
     parser.add_argument(
         "--into", metavar="FILE", help="a page with a place for the table"
     )
+
     options = parser.parse_args()
     recordings = [recorded(path) for path in options.traces]
     with tempfile.TemporaryDirectory() as folder:
         lines = table(recordings, options.ways, Path(folder))
+
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "single steps", text, __file__)
+
     return 0
 
 

@@ -103,6 +103,7 @@ def once(command: Sequence[str]) -> Run:
         out.seek(0)
         errors.seek(0)
         said = answer_of(out.read(), errors.read())
+
     return Run(
         said, seconds, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     )
@@ -134,12 +135,15 @@ def in_file(path: Path) -> InFile:
     text = gzip.decompress(raw) if path.suffix == ".gz" else raw
     document = json.loads(text, parse_float=Decimal)
     events = document["traceEvents"] if isinstance(document, dict) else document
+
     slices = [event for event in events if event.get("ph") == "X"]
     steps = [e for e in slices if e.get("cat") == "user_annotation" and is_step(e)]
     if not steps:
         found = [event for event in slices if event.get("cat") in GPU]
         return InFile([len(found)], [sum(map(duration, found))])
+
     per_step = [launched_in(slices, step) for step in steps]
+
     return InFile(
         [len(found) for found in per_step], [sum(map(duration, f)) for f in per_step]
     )
@@ -190,6 +194,7 @@ def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
         TIME: f"{spread(a.ns, 1000)} -> {spread(b.ns, 1000)}",
         STEPS: f"{len(a.counts)} -> {len(b.counts)}",
     }
+
     columns = [held, figures(ours, of_fusetui), figures(hta, of_hta), TRACELENS]
     lines = [
         "| | in the files | fusetui | HTA | TraceLens (read, not run) |",
@@ -197,6 +202,7 @@ def table(a: InFile, b: InFile, ours: Run, hta: Run | None) -> list[str]:
     ]
     for point in TRACELENS:
         lines.append(f"| {point} | {' | '.join(c.get(point, '') for c in columns)} |")
+
     return lines
 
 
@@ -219,6 +225,7 @@ def of_fusetui(said: dict[str, Any]) -> Figures:
     sums = {
         name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()
     }
+
     return {
         EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
         TIME: f"{microseconds(a['work_ns'])} -> {microseconds(b['work_ns'])}",
@@ -302,6 +309,7 @@ def main() -> None:
     )
     found = "\n".join(table(in_file(args.a), in_file(args.b), ours, hta))
     print(found)
+
     if args.into:
         name = " ".join(path.name.partition(".json")[0] for path in (args.a, args.b))
         put(args.into, name, found, __file__)

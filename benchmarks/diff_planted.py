@@ -56,7 +56,9 @@ def _try_run(trial: Trial, subject: Subject) -> None:
     events, with_it = with_run(subject), trial.into.with_name("run.json")
     if events is None:
         return
+
     with_it.write_bytes(ENCODE.encode({**subject.document, "traceEvents": events}))
+
     longer = Subject.read(with_it)
     for nth in (0, RUN // 2, RUN - 1):
         planted = one_of_run(longer, nth) if longer is not None else None
@@ -81,9 +83,11 @@ def _try_layers(trial: Trial) -> None:
     is_packed = trial.path.suffix == ".gz"
     document = DECODE.decode(gzip.decompress(raw) if is_packed else raw)
     document = {"traceEvents": document} if isinstance(document, list) else document
+
     found = in_all_steps(document["traceEvents"])
     if not found:
         return
+
     for name, (change, sign) in BLOCKS.items():
         for nth in sorted({0, found[0].times // 2, found[0].times - 2}):
             cut = change(document["traceEvents"], found, nth)

@@ -69,10 +69,13 @@ def main() -> int:
             _try(Path(path), Path(folder, "planted.json"), hta, found)
         if hta.stdin:
             hta.stdin.close()
+
     text = _table(found)
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "planted hta", text, __file__)
+
     return 0
 
 
@@ -84,6 +87,7 @@ def _try(
     subject = Subject.read(path)
     if subject is None:
         return
+
     before = _names(subject.document["traceEvents"])
     for name, plant in PLANTS.items():
         planted = plant(subject, PLACE, 0)
@@ -117,11 +121,13 @@ def _judged(said: dict[str, Any], wanted: set[str], idle: bool) -> str:
         return "stopped"
     if not said["events"]:
         return "no GPU events"
+
     told = set(said["names"])
     if not told:
         return "silent" if wanted or idle else "right"
     if idle:
         return "other names"
+
     return (
         "right"
         if told == wanted
@@ -183,6 +189,7 @@ def _table(found: dict[str, Counter[str]]) -> str:
         ]
         cells = [f"{counts['fusetui']} of {tried}", f"{counts['right']} of {tried}"]
         lines.append(f"| {name} | {' | '.join(cells)} | {', '.join(others)} |")
+
     return "\n".join(lines) + "\n"
 
 

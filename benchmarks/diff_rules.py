@@ -227,6 +227,7 @@ def told(samples: Int64s, trial: Trial, ways: int) -> Told:
     the share of planted changes that are told."""
     random = np.random.default_rng(0)
     tick_ns = resolution(samples)
+
     false: list[bool] = []
     planted: list[Flags] = []
     for _ in range(ways):
@@ -240,6 +241,7 @@ def told(samples: Int64s, trial: Trial, ways: int) -> Told:
         noise = rules.noise_of(sides.a, longer, same_steps=sides.same_steps)
         is_told = rules.is_beyond_noise(sides.a, longer, tick_ns, noise)
         planted.append(is_told[is_planted & (sides.b.min(axis=0) >= MIN_PLANTED_NS)])
+
     return Told(
         false=float(np.mean(false)), planted=float(np.concatenate(planted).mean())
     )
@@ -266,6 +268,7 @@ def table(recordings: Sequence[Int64s], ways: int) -> list[str]:
         ]
         lines.append(f"| {' | '.join(cells)} |")
         sys.stderr.write(f"{lines[-1]}\n")
+
     return lines
 
 
@@ -301,15 +304,19 @@ def main() -> int:
     parser.add_argument(
         "--into", metavar="FILE", help="a page with a place for the table"
     )
+
     options = parser.parse_args()
     recordings = []
     for path in map(Path, options.traces):
         work = collect_work(open_trace(str(path)), path.name)
         recordings.append(items(work, Vocabulary()).samples)
+
     text = "\n".join(table(recordings, options.ways)) + "\n"
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "noise rules", text, __file__)
+
     return 0
 
 

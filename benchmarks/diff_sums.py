@@ -46,16 +46,20 @@ def main() -> int:
     """Print a table of how far the sum of each diff closes. Returns 1 if any pair
     misses the bound."""
     options = _options()
+
     lines = [f"| {' | '.join(HEAD)} |", "|---|" + "---:|" * (len(HEAD) - 1)]
     met = []
     for a, b in zip(options.traces[::2], options.traces[1::2], strict=True):
         found = diff(open_trace(a), open_trace(b))
         met.append(_is_met(found))
         lines.append(f"| {' | '.join(_columns(found))} |")
+
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
+
     if options.into:
         put(Path(options.into), "sums", text, __file__)
+
     return 0 if all(met) else 1
 
 
@@ -66,6 +70,7 @@ def _columns(found: Diff) -> list[str]:
     beside = sums.earlier_ns + sums.later_ns
     parts = sums.step_ns, sums.rows_ns
     others = sums.idle_ns, sums.overlap_ns, beside, sums.odd_ns, sums.not_explained_ns
+
     return [
         f"{found.a} -> {found.b}",
         f"{duration(step.a_ns or 0)} -> {duration(step.b_ns or 0)}",

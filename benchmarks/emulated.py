@@ -36,6 +36,7 @@ class Screen:
             if move:  # lines and columns are counted from 1
                 self._y = int(move[1]) - 1
                 self._x = int(move[2]) - 1
+
         self._put(text[printed_from:])
 
     @property

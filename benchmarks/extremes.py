@@ -46,6 +46,7 @@ def make_slice(
     }
     if args:
         event["args"] = args
+
     return event
 
 
@@ -63,8 +64,10 @@ def launched(
     """Yield an op, its launch call, and the kernel that it launches, 10 us after those
     of n - 1. `args` are more args of the kernel."""
     ts = 10 * n
+
     if correlation is None:
         correlation = n + 1
+
     yield make_slice("cpu_op", op, ts, 4, tid, pid=pid)
     yield make_slice(
         "cuda_runtime",
@@ -246,6 +249,7 @@ def measure(kind: str, count: int, command_names: Sequence[str], folder: Path) -
     trace = folder / f"{kind}.json"
     events = make(kind, count, trace)
     print(f"{kind}: {events:,} events, {trace.stat().st_size / 1e6:.0f} MB")
+
     for command in command_names:
         tiny_bytes = measured(command, tiny).peak_bytes
         peak_bytes, cpu_seconds = measured(command, trace)
@@ -289,11 +293,14 @@ def main() -> None:
     growing = tasks.add_parser("grow")
     growing.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=list(KINDS))
     growing.add_argument("--count", type=int, default=5_000)
+
     for task in (measuring, growing):
         task.add_argument("--commands", nargs="+", default=["summary", "gaps", "why"])
+
     costing = tasks.add_parser("cost")
     costing.add_argument("command")
     costing.add_argument("trace", type=Path)
+
     args = parser.parse_args()
     if args.task == "make":
         print(f"{make(args.kind, args.count, args.target):,} events")

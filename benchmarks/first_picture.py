@@ -143,6 +143,7 @@ def kept(file: Path) -> float:
         stdout=subprocess.DEVNULL,
         check=True,
     )
+
     with Terminal([*COMMAND, str(file)], cache) as terminal:
         return terminal.wait_for(WHOLE)
 
@@ -162,6 +163,7 @@ def row(file: Path, repeat: int) -> list[str]:
     shown = [
         f"{statistics.median(column):.2f} s" if column else "-" for column in times
     ]
+
     return [
         f"{file.stat().st_size / 1e6:.0f} MB{' .gz' * (file.suffix == '.gz')}",
         *shown,
@@ -193,6 +195,7 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500, 2000])
     parser.add_argument("--repeat", type=int, default=3)
+
     args = parser.parse_args()
     rows: list[list[str]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -201,6 +204,7 @@ def main() -> None:
             rows.append(row(file, args.repeat))
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
             file.unlink()
+
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     place = (
         f"Measured on {os.cpu_count()} cores with Python {platform.python_version()}; the "

@@ -74,6 +74,7 @@ def column(file: Path, cache: Path, repeat: int) -> list[str]:
     commands = programs(str(file), str(cache))
     for name in list(commands)[-3:]:
         used(commands[name])  # so that there is a cache
+
     rounds = [
         {name: used(line)[:2] for name, line in commands.items()} for _ in range(repeat)
     ]
@@ -82,6 +83,7 @@ def column(file: Path, cache: Path, repeat: int) -> list[str]:
         for n in commands
     }
     loads = middle["orjson.loads"][0]
+
     return [
         f"{clock:.2f} s ({clock / loads:.2f}), {cpu:.2f} s"
         for clock, cpu in middle.values()
@@ -97,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("trace", type=Path)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 1000])
     parser.add_argument("--repeat", type=int, default=7)
+
     args = parser.parse_args(arguments)
     place, heads, columns = machine(), [], []
     with tempfile.TemporaryDirectory() as name:
@@ -113,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             columns[-1].append(f"{kept / file.stat().st_size:.1%} of the file")
             os.remove(file)
+
     names = [*programs("", ""), "size of the cache"]
     rows = [list(row) for row in zip(names, *columns, strict=True)]
     put(PAGE, "floors", f"{place}\n\n{markdown(['', *heads], rows)}", __file__)

@@ -74,6 +74,7 @@ def row(name: str, megabytes: int, folder: Path) -> str:
     for number in range(PAIRS):
         for path in (json, other) if number % 2 else (other, json):
             found[path].append(opened(path))
+
     pairs = list(zip(found[other], found[json], strict=True))
     wall, used = (median(one[n] / beside[n] for one, beside in pairs) for n in (0, 1))
     sizes = [path.stat().st_size / 1e6 for path in (json, other)]
@@ -109,8 +110,10 @@ def main() -> None:
         head,
     ]
     lines.append("| --- " * 10 + "|")
+
     with tempfile.TemporaryDirectory() as folder:
         lines += [row(name, args.megabytes, Path(folder)) for name in args.names]
+
     text = "\n".join(lines)
     print(text)
     put(PAGE, "formats", text, __file__)

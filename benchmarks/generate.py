@@ -42,6 +42,7 @@ def generate(source: Path, target: Path, size: int) -> int:
     *_, last_chunk = ChunkStitcher().ordered(document, body.start)
     events_end = last_chunk.after - 1  # where the bracket of the list is
     events = document[body.start : events_end].rstrip(b" \r\n\t,")
+
     template = _make_template(events)
     copies = 0
     with target.open("wb") as out:
@@ -52,6 +53,7 @@ def generate(source: Path, target: Path, size: int) -> int:
             out.writelines(_make_copy(template, copies))
             copies += 1
         out.write(document[events_end:])
+
     return copies
 
 
@@ -60,6 +62,7 @@ def _make_template(events: bytes) -> _Template:
     grow by the span of the trace and GAP_US, and ids by the largest id and 1."""
     literals: list[bytes] = []
     numbers: list[int] = []
+
     is_time: list[bool] = []
     literal_begin = 0
     for match in NUMBER.finditer(events):
@@ -67,11 +70,13 @@ def _make_template(events: bytes) -> _Template:
         numbers.append(int(match[2]))
         is_time.append(match[1] == b"ts")
         literal_begin = match.end()
+
     literals.append(events[literal_begin:])
     times = [number for number, time in zip(numbers, is_time, strict=True) if time]
     ids = [number for number, time in zip(numbers, is_time, strict=True) if not time]
     times_grow = max(times) - min(times) + GAP_US
     ids_grow = max(ids, default=0) + 1
+
     return _Template(
         literals=literals,
         numbers=numbers,

@@ -26,9 +26,11 @@ def generate(export: Path, out: Path, rows: int) -> int:
     Returns the number of rows of events in it."""
     shutil.copyfile(export, out)
     out.chmod(0o600)
+
     with closing(sqlite3.connect(out)) as db:
         tables = _find_event_tables(db)
         count = 0
+
         last_end = 0
         last_id = 0
         for name, columns in tables.items():
@@ -41,6 +43,7 @@ def generate(export: Path, out: Path, rows: int) -> int:
                 last_id = max(
                     last_id, _query_number(db, f'select max({ID_COLUMN}) from "{name}"')
                 )
+
         copies = max(1, round(rows / count))
         growth_by_column = {
             **dict.fromkeys(TIME_COLUMNS, last_end),
@@ -49,7 +52,9 @@ def generate(export: Path, out: Path, rows: int) -> int:
         if copies > 1:
             for name, columns in tables.items():
                 _repeat_rows(db, name, columns, growth_by_column, copies)
+
         db.commit()
+
     return count * copies
 
 
@@ -79,6 +84,7 @@ def _repeat_rows(
         if column in grows:
             value += f" + {grows[column]} * copies.number_of_copy"
         values.append(value)
+
     db.execute(
         "with recursive copies(number_of_copy) as (select 1 union all "
         "select number_of_copy + 1 from copies where number_of_copy < ?) "

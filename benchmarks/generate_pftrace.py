@@ -55,7 +55,9 @@ def generate(source: Path, target: Path, copies: int) -> None:
         event = list(fields(packet.data))
         if any(field.number in EVENTS for field in event):
             events.append(event)
+
     times = [field.value for event in events for field in event if field.number == TIME]
+
     span_ns = max(times) - min(times) + GAP_NS
     id_step = 1 + max(number for event in events for number in _find_ids(event))
     with target.open("wb") as out:
@@ -74,16 +76,19 @@ def fields(message: bytes) -> Iterator[Field]:
     at = 0
     while at < len(message):
         tag, at = decode_varint(message, at)
+
         number = tag >> 3
         wire_type = tag & 7
         if wire_type == VARINT:
             value, at = decode_varint(message, at)
             yield Field(number, wire_type, value=value, data=b"")
             continue
+
         if wire_type == BYTES:
             size, at = decode_varint(message, at)
         else:
             size = FIXED_BYTES[wire_type]
+
         yield Field(number, wire_type, value=0, data=message[at : at + size])
         at += size
 
@@ -141,12 +146,14 @@ def _shift_ids(event: int, field: Field, ids: int) -> bytes:
         return encoded(field._replace(value=field.value + ids))
     if field.number == (GPU_EVENT_ARG if is_gpu else CPU_EVENT_ARG):
         return encoded(field._replace(data=_shift_arg(field.data, ids)))
+
     if not is_gpu and field.number == CPU_EVENT_EXTENSION:
         data = b"".join(
             encoded(inner._replace(value=inner.value + ids))
             for inner in fields(field.data)
         )
         return encoded(field._replace(data=data))
+
     return encoded(field)
 
 

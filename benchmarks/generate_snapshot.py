@@ -46,9 +46,11 @@ class Allocator:
         self.random = random.Random(depth)
         self.copied = copied
         self.stacks: list[list[Entry]] = []
+
         if depth:
             frames = [_make_frame(number) for number in range(max(STACKS, depth))]
             self.stacks = [self.random.sample(frames, depth) for _ in range(STACKS)]
+
         self.events: list[Entry] = []
         self.live: list[_Block] = []
         self.free_addresses = [
@@ -104,6 +106,7 @@ class Allocator:
         }
         if frames is not None:
             entry["frames"] = list(frames) if self.copied else frames
+
         self.events.append(entry)
 
 
@@ -153,12 +156,15 @@ def generate(
     sample = Allocator(depth, copied)
     for _ in range(SAMPLE_STEPS):
         sample.step()
+
     sample_bytes = len(pickle.dumps(sample.snapshot(), protocol))
     allocator = Allocator(depth, copied)
     for _ in range(SAMPLE_STEPS * megabytes * 1_000_000 // sample_bytes):
         allocator.step()
+
     with target.open("wb") as out:
         pickle.dump(allocator.snapshot(), out, protocol)
+
     return len(allocator.events)
 
 

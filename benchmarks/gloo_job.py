@@ -103,15 +103,20 @@ def run_rank(rank: int, job: GlooJob) -> None:
                 batch = torch.randn(BATCH, MODEL_WIDTH)
                 if rank == job.late_rank:
                     time.sleep(job.delay_seconds)
+
             with record_function("forward"):
                 loss = model(batch).square().mean()
+
             loss.backward()
+
             with record_function("average_gradients"):
                 for weight in model.parameters():
                     distributed.all_reduce(weight.grad)
+
             optimizer.step()
             optimizer.zero_grad()
             profiler.step()
+
     distributed.destroy_process_group()
 
 

@@ -58,6 +58,7 @@ def snapshots(out: Path, device: str) -> int:
 
     options = Options(["eager"], device, memory=True, backward=True)
     capture("mlp", options, out / "memory")
+
     if device == "cuda":
         free_bytes = torch.cuda.mem_get_info()[0]
         kept = []
@@ -70,6 +71,7 @@ def snapshots(out: Path, device: str) -> int:
                     session.step()
         except torch.OutOfMemoryError:
             print("ran out, as it should")
+
     files = [out / "loop-oom.pickle", out / "memory"] if device == "cuda" else []
     return max([run(["memory", str(file)]) for file in files], default=0)
 
@@ -84,6 +86,7 @@ def _recorded(name: str, folder: Path, device: str) -> int:
     """Run the loop for one way to record it. Returns 0 if there is a trace and every
     trace has kernels, else 1."""
     program = [sys.executable, "-c", LOOP, device, str(TRY_SECONDS)]
+
     line = [
         *FUSETUI,
         "run",
@@ -99,13 +102,16 @@ def _recorded(name: str, folder: Path, device: str) -> int:
     except subprocess.TimeoutExpired:
         print(f"{name}: not ended {START_SECONDS} s after its loop had to")
         code = 1
+
     traces = sorted(folder.glob("*.json"))  # not what was begun: *.json.tmp
     if not traces:
         print(f"{name}: there is no trace in {folder}")
         return 1
+
     counts = [count_kernels(trace) for trace in traces]
     for trace, count in zip(traces, counts, strict=True):
         print(f"{name}: {trace.name} has {count} kernels")
+
     return int(code != 0 or min(counts) == 0)
 
 
@@ -122,6 +128,7 @@ def count_kernels(trace: Path) -> int:
     except Error as error:
         print(error)
         return 0
+
     return sum(one.count for one in sum_kernels_by_name(opened))
 
 

@@ -107,9 +107,11 @@ def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
     tests += ["tests/kernels/test_gpu.py", "tests/capture/test_gpu.py"]
     pointwise = [*PYTHON, "benchmarks/capture_pointwise.py"]
     pointwise += ["--out", str(out / "pointwise.json")]
+
     predictions = [*PYTHON, "benchmarks/predictions.py"]
     if device == "cuda":
         predictions += ["--runs", runs]
+
     workloads = experiments(
         "matmul-add",
         "linear",
@@ -128,6 +130,7 @@ def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
         "partitioned-linear-training",
         "split-stack-training",
     )
+
     return [
         Piece("gpu-state", ["nvidia-smi", "-q"], 10),
         Piece("pointwise", pointwise, 55),
@@ -148,11 +151,14 @@ def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
     limit = min(part.limit, seconds_left)
     begin = perf_counter()
     print(f"{part.name} ...", end=" ", flush=True)
+
     if limit < MIN_PART_SECONDS:
         print("no time left")
         return {"name": part.name, "code": None, "seconds": 0.0}
+
     with (out / "logs" / f"{part.name}.txt").open("w") as log:
         code = _run_command(part.command, limit, log.fileno())
+
     seconds = perf_counter() - begin
     outcome = "done" if code == 0 else f"failed ({code})"
     print(f"{outcome} in {seconds:.0f} s", flush=True)
@@ -175,6 +181,7 @@ def _run_command(command: Sequence[str], limit: float, log: int) -> int | str:
         )
     except OSError as error:
         return str(error)
+
     try:
         return process.wait(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -205,12 +212,14 @@ def find_descendants(pid: int) -> list[int]:
             _, _, after_name = text.rpartition(")")
             parent = int(after_name.split()[1])
             children.setdefault(parent, []).append(int(status.parent.name))
+
     pids: list[int] = []
     unvisited = [pid]
     while unvisited:
         started = children.get(unvisited.pop(), [])
         pids += started
         unvisited += started
+
     return pids
 
 
@@ -222,6 +231,7 @@ def pack(out: Path, archive: Path) -> None:
     complete.
     """
     packed: list[Path] = []
+
     left_out: list[str] = []
     bytes_left = ARCHIVE_BYTES - 2 * HEADER_BYTES
     for path in sorted(_find_results(out), key=lambda path: _packing_key(path, out)):
@@ -231,15 +241,18 @@ def pack(out: Path, archive: Path) -> None:
             packed.append(path)
         else:
             left_out.append(f"{path.relative_to(out)}: {path.stat().st_size:,} bytes")
+
     text = "\n".join(left_out) or "nothing"
     (out / "left-out.txt").write_text(
         f"Left out of the archive: {text}\n"[:HEADER_BYTES]
     )
     archive.parent.mkdir(parents=True, exist_ok=True)
+
     part = archive.with_name(f".{archive.name}.part")
     with tarfile.open(part, "w:gz", compresslevel=6) as tar:
         for path in dict.fromkeys([*packed, out / "left-out.txt"]):
             _add_file(tar, path, f"session/{path.relative_to(out)}")
+
     part.replace(archive)
 
 
@@ -272,6 +285,7 @@ def _bound_packed_bytes(path: Path, bytes_left: int) -> int:
     uncompressed = size + size // 1000
     if path.suffix in COMPRESSED or size > 100 * bytes_left:
         return uncompressed
+
     compressor = zlib.compressobj(6)
     compressed = 0
     with path.open("rb") as file:
@@ -279,6 +293,7 @@ def _bound_packed_bytes(path: Path, bytes_left: int) -> int:
             compressed += len(compressor.compress(chunk))
             if compressed > bytes_left:
                 return uncompressed
+
     return compressed + len(compressor.flush())
 
 
@@ -297,6 +312,7 @@ def session(
     a part leaves of its time is added to the limit of the next one, so later parts keep
     theirs."""
     begin = perf_counter()
+
     results: list[dict[str, object]] = []
     unused = 0.0
     for part in pieces:
@@ -309,6 +325,7 @@ def session(
         if page != out / "experiments.md":
             shutil.copyfile(page, out / "experiments.md")
         pack(out, archive)
+
     return results
 
 
@@ -343,15 +360,19 @@ def main() -> None:
     out = options.folder.resolve()
     archive = (options.archive or out.with_name(f"{out.name}.tar.gz")).resolve()
     (out / "logs").mkdir(parents=True, exist_ok=True)
+
     page = PAGE
     if options.device == "cpu":  # a rehearsal
         page = out / "experiments.md"
         shutil.copyfile(PAGE, page)
+
     share = options.budget / BUDGET_SECONDS
+
     try:
         pieces = planted(parts(out, options.device, page), options.plant)
     except ValueError as error:
         parser.error(str(error))
+
     shortened = [replace(part, limit=part.limit * share) for part in pieces]
     results = session(shortened, out, archive, options.budget, page)
     print(f"{archive}: {archive.stat().st_size:,} bytes")

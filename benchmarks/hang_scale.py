@@ -55,8 +55,10 @@ def entries_of(rank: int, count_of_entries: int, missing: int) -> list[dict[str,
     for number in range(count_of_entries - 1):
         name = groups[number % 2]
         entries.append(_entry(number, name, number // 2 + 1, over=True))
+
     if rank != missing:
         entries.append(_entry(count_of_entries - 1, ("0", WORLD), 1, over=False))
+
     return entries
 
 
@@ -112,6 +114,7 @@ def write_job(folder: Path, ranks: int, entries: int, missing: int) -> int:
         data = TorchPickler().pickle(value)
         (folder / f"nccl_trace_rank_{rank}").write_bytes(data)
         size += len(data)
+
     return size
 
 
@@ -129,6 +132,7 @@ def measured(ranks: int, entries: int) -> Measured:
             seconds = time.perf_counter() - began
             output.seek(0)
             answer = json.load(output)
+
     return Measured(
         ranks=ranks,
         entries=entries,
@@ -147,6 +151,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--entries", type=int, default=100)
     parser.add_argument("--put", action="store_true", help="into the page")
+
     args = parser.parse_args()
     rows = []
     for ranks in args.ranks:
@@ -162,9 +167,11 @@ def main() -> None:
             ]
         )
         print(rows[-1], flush=True)
+
     titles = ["ranks", "entries of each", "dumps", "time", "memory", "named rightly"]
     text = "\n".join(markdown_table(titles, rows))
     print(text)
+
     if args.put:
         put(PAGE, "large jobs", text, __file__)
 

@@ -287,6 +287,7 @@ def play(case: Case, folder: Path) -> HangAnswer:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+
     environment = os.environ | {
         "TORCH_FR_BUFFER_SIZE": str(case.ring),
         "MASTER_ADDR": "127.0.0.1",
@@ -296,6 +297,7 @@ def play(case: Case, folder: Path) -> HangAnswer:
     }
     command = [sys.executable, "-P", __file__, "--case", case.name]
     command += ["--keep", str(folder)]
+
     processes = [
         subprocess.Popen(
             [*command, "--rank", str(rank)],
@@ -306,6 +308,7 @@ def play(case: Case, folder: Path) -> HangAnswer:
     ]
     for process in processes:
         process.wait(JOB_TIMEOUT_S)
+
     case.spoil(folder)
     return why_it_hangs(read_dumps(dumps_in(str(folder))))
 
@@ -328,13 +331,17 @@ def run_rank(case: Case, number: int, folder: Path) -> None:
     half = case.ranks // 2
     low = dist.new_group(list(range(half)), group_desc="low")
     high = dist.new_group(list(range(half, case.ranks)), group_desc="high")
+
     rank = Rank(number, case.ranks, low, high)
     for _ in range(STEPS):
         step(rank)
+
     dumping = threading.Thread(target=_dump, args=(folder / f"rank_{number}",))
     dumping.start()
+
     with suppress(RuntimeError, ValueError):  # a peer went away, or the case raises
         case.act(rank)
+
     dumping.join()
 
 
@@ -370,11 +377,13 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keeps the dumps")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--put", action="store_true", help="into the page")
+
     args = parser.parse_args()
     cases = [case for case in CASES if args.case in (None, case.name)]
     if args.rank is not None:
         run_rank(cases[0], args.rank, args.keep)
         return
+
     results = []
     for case in cases:
         folder = Path(tempfile.mkdtemp())
@@ -383,8 +392,10 @@ def main() -> None:
         if args.keep:
             shutil.copytree(folder, args.keep / case.name.replace(" ", "_"))
         shutil.rmtree(folder)
+
     text = table(results)
     print(text)
+
     if args.put:
         put(PAGE, "hanging jobs", text, __file__)
 

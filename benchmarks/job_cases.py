@@ -324,29 +324,35 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     lossy_rank = generator.randrange(shape.ranks)
     slices = _drop_lost(played_with_faults.slices, case.lost, lossy_rank)
     write(job, slices, _make_recording(case, generator), folder)
+
     given = _choose_given_ranks(case, sorted(faults), generator)
     for rank in range(shape.ranks):
         if rank not in given:
             (folder / f"rank{rank}.json").unlink()
+
     step_ns = _mean_step_ns(shape, played_with_faults)
     ordinary_ns = _mean_step_ns(shape, played_without_faults)
     if case.is_pause:
         planted_ns = step_ns - ordinary_ns
     else:
         planted_ns = _compute_planted_ns(shape, job_seed, faults)
+
     noises_us = [
         played_without_faults.waited[rank]
         for rank in range(shape.ranks)
         if rank not in faults
     ]
+
     held_up: Sequence[float] = ()
     if case.fault is not None and case.is_pause and len(faults) == 1:
         held_up = _list_held_up_ns(
             job, shape, min(faults), case.fault, played_without_faults
         )
+
     several: Sequence[Culprit] = ()
     if case.second is not None:
         several = _make_two_culprits(job, shape, faults, played_without_faults)
+
     return Truth(
         case=case.name,
         family=case.family,
@@ -387,22 +393,27 @@ def _choose_faults(case: Case, generator: random.Random) -> dict[int, Fault]:
     depends on what the case is about."""
     if case.fault is None:
         return {}
+
     shape = case.shape
     if case.expect == "flips" and case.second is None:  # another rank in each step
         ranks = generator.sample(range(shape.ranks), shape.steps)
         return {
             rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(ranks)
         }
+
     ranks_of_stage = shape.dp * shape.tp
     is_loading = case.fault.kind == "loading"
+
     # only the first stage loads batches
     rank = generator.randrange(ranks_of_stage if is_loading else shape.ranks)
     if case.second is not None:
         others = [other for other in range(shape.ranks) if other != rank]
         return {rank: case.fault, generator.choice(others): case.second}
+
     if case.expect == "stage":
         first = rank // ranks_of_stage * ranks_of_stage
         return dict.fromkeys(range(first, first + ranks_of_stage), case.fault)
+
     return {rank: case.fault}
 
 
@@ -416,6 +427,7 @@ def _make_recording(case: Case, generator: random.Random) -> Recording:
     """Return how a case is recorded: the clock of each host, and that of the one rank
     whose clock is torn from its host."""
     shape = case.shape
+
     torn_rank = generator.randrange(shape.ranks)
     clocks = []
     for rank, host in enumerate(_assign_hosts(shape)):
@@ -423,6 +435,7 @@ def _make_recording(case: Case, generator: random.Random) -> Recording:
         if rank == torn_rank:
             offset_us += case.torn
         clocks.append(Clock(offset_us=offset_us, drift=host * case.drift))
+
     return Recording(
         groups=shape.groups(), clocks=clocks, names=case.names, seq=not case.lost
     )
@@ -462,6 +475,7 @@ def _drop_lost(
         for rank, slices_of_rank in enumerate(slices):
             position = 0 if rank == lossy_rank else -1
             kept[rank] = _drop_collective(slices_of_rank, position)
+
     return kept
 
 
@@ -495,6 +509,7 @@ def _compute_planted_ns(shape: Shape, seed: int, faults: dict[int, Fault]) -> fl
             delays_us.append(
                 _play_alone_us(shape, with_fault) - _play_alone_us(shape, without)
             )
+
     distinct = len({fault.steps for fault in faults.values()})
     return _average_ns(delays_us) * distinct / shape.steps
 
@@ -578,6 +593,7 @@ def _list_held_up_ns(
         waited = shape.steps * _mean_extra_wait_ns(shape, so_far, ordinary, {rank})
         held_up.append(waited - waited_so_far)
         waited_so_far = waited
+
     return held_up
 
 
@@ -606,6 +622,7 @@ def _make_culprit(
     played_without_fault = play_job(
         job._replace(programs=programs(shape, job.seed, other_faults))
     )
+
     played_with_fault_alone = play_job(
         job._replace(programs=programs(shape, job.seed, {rank: fault}))
     )
@@ -617,6 +634,7 @@ def _make_culprit(
         held_up = _list_held_up_ns(job, shape, rank, fault, ordinary)
     else:
         planted_ns = _compute_planted_ns(shape, job.seed, {rank: fault})
+
     return Culprit(
         rank=rank,
         cause=fault.kind,

@@ -240,6 +240,7 @@ def play_job(job: Job) -> Played:
     for number, program in enumerate(job.programs):
         begin = FIRST_BEGIN_US + generator.uniform(0, BEGIN_SPREAD_US)
         ranks.append(_Rank(program, begin + job.late.get(number, 0.0)))
+
     begins: dict[_Meeting, dict[int, float]] = {}
     any_moved = True
     while any_moved:
@@ -248,11 +249,13 @@ def play_job(job: Job) -> Played:
             while not rank.has_ended and _play_next_op(job, number, rank, begins):
                 rank.position += 1
                 any_moved = True
+
     if not all(rank.has_ended for rank in ranks):
         stuck_at = [
             [] if rank.has_ended else [rank.program[rank.position]] for rank in ranks
         ]
         raise ValueError(f"the job hangs: {stuck_at}")
+
     return Played(
         slices=[rank.slices for rank in ranks],
         waited=[rank.waited for rank in ranks],
@@ -290,6 +293,7 @@ def _play_next_op(
                 rank.record("step", op, rank.step_begin, rank.cpu)
             rank.cpu += 1
             rank.step_begin = rank.cpu
+
     return True
 
 
@@ -301,6 +305,7 @@ def _run_kernel(rank: _Rank, op: Kernel, on_cpu: bool) -> None:
         rank.cpu = rank.cpu + op.us + 2
         rank.compute = rank.cpu
         return
+
     rank.link += 1
     rank.record("launch", op, rank.cpu, rank.cpu + LAUNCH_US, link=rank.link)
     begin = max(rank.cpu + CALL_US + LATENCY_US, rank.compute + GAP_US)
@@ -320,17 +325,21 @@ def _play_collective(
     """Call a collective, or an exchange of two ranks, and end it. Returns False until
     all members have called it. `begins` has when it began on each member, so far."""
     members = op.group.ranks if isinstance(op, Collective) else (number, op.peer)
+
     stream = (op.group.name, *sorted(members))
     if rank.meeting is None:
         rank.meeting = _call_collective(job, rank, stream)
         begins.setdefault(rank.meeting, {})[number] = rank.begun
+
     begin_of = begins[rank.meeting]
     if len(begin_of) < len(members):
         return False
+
     end = _compute_end(job, op, rank.meeting, number, begin_of)
     rank.meeting = None
     rank.streams[stream] = end
     rank.pending = max(rank.pending, end)
+
     if isinstance(op, Exchange):
         rank.bubble += end - max(rank.begun, rank.compute)
         rank.join(end, [])
@@ -339,8 +348,10 @@ def _play_collective(
         rank.waits[stream].append(wait)
         if op.joined:  # and so all that ran before it on its stream
             rank.join(end, rank.waits.pop(stream))
+
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
+
     _record_collective(rank, op, end)
     return True
 
@@ -373,12 +384,15 @@ def _compute_end(
     jitter = random.Random(f"{job.seed} {meeting} {rank}").uniform(0, JITTER_US)
     if job.gloo:
         jitter *= GLOO_JITTER_FACTOR
+
     host_key = f"{job.seed} host {job.hosts[rank]}"
     far_jitter = random.Random(f"{host_key} {meeting}").uniform(0, FAR_JITTER_US)
+
     far_jitter += random.Random(host_key).uniform(0, SKEW_US)
     hosts = {job.hosts[member] for member in begin_of}
     if len(hosts) == 1:
         far_jitter = 0
+
     return max(begin_of.values()) + op.us + jitter + far_jitter
 
 
@@ -396,6 +410,7 @@ def _record_collective(rank: _Rank, op: Collective | Exchange, end: float) -> No
             halves.reverse()
         if op.batched:
             halves = halves[:1]
+
     launch_us = COLLECTIVE_US / len(halves)
     middle = end if len(halves) == 1 else end - op.us / 2
     for place, sends in enumerate(halves):

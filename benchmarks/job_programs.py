@@ -127,21 +127,25 @@ class Shape(NamedTuple):
         """Return the process groups of the job, the default one first, numbered as they
         are listed."""
         ranks_of_stage = self.tp * self.dp
+
         groups: list[tuple[str, Sequence[int]]] = [("default_pg", range(self.ranks))]
         if self.tp > 1:
             for first in range(0, self.ranks, self.tp):
                 members = range(first, first + self.tp)
                 groups.append(("TENSOR_MODEL_PARALLEL_GROUP", members))
+
         if self.dp > 1 and (self.tp > 1 or self.pp > 1):
             for stage_begin in range(0, self.ranks, ranks_of_stage):
                 stage_end = stage_begin + ranks_of_stage
                 for tensor_rank in range(self.tp):
                     members = range(stage_begin + tensor_rank, stage_end, self.tp)
                     groups.append(("DATA_PARALLEL_GROUP", members))
+
         if self.pp > 1:
             for first in range(ranks_of_stage):
                 members = range(first, self.ranks, ranks_of_stage)
                 groups.append(("PIPELINE_MODEL_PARALLEL_GROUP", members))
+
         return [
             Group(name=str(number), about=about, ranks=tuple(members))
             for number, (about, members) in enumerate(groups)
@@ -185,16 +189,22 @@ class _Writer:
             yield Step()
             extra_us = self.planted.amount if self.planted.kind == "loading" else 0.0
             yield Cpu(LOADING, LOADING_US * self.noise() + extra_us)
+
             if self.shape.pp > 1:
                 yield from self.pipelined()
             else:
                 yield from self.passes()
+
             yield from self.gradients()
+
             if self.shape.norm:
                 yield Collective("allreduce", self.world, 1, 14 * self.across)
+
             for _ in range(3):
                 yield self.kernel("aten::_fused_adamw_", ADAM, 90, backward=False)
+
             yield Sync()
+
         yield Step()
 
     def passes(self) -> Iterator[Op]:
@@ -204,11 +214,13 @@ class _Writer:
         pause_at = None  # a layer of both passes
         if self.planted.kind == "gc":
             pause_at = self.pause_generator.randrange(2 * layers)
+
         for layer in range(layers):
             yield from self.gathered()
             if layer == pause_at:
                 yield Pause(self.planted.amount)
             yield from self.layer(backward=False)
+
         for layer in range(layers):
             yield from self.gathered()
             if layers + layer == pause_at:
@@ -227,18 +239,22 @@ class _Writer:
         stages_behind = self.shape.pp - self.stage - 1
         warm_up = min(stages_behind, microbatches)
         steady = microbatches - warm_up
+
         for _ in range(warm_up):
             yield from self.with_previous(receives=True)
             yield from self.layer(backward=False)
             yield from self.with_next(sends=True)
+
         if steady:
             yield from self.with_previous(receives=True)
+
         for number in range(steady):
             yield from self.layer(backward=False)
             yield from self.with_next(sends=True, receives=True)
             yield from self.layer(backward=True)
             is_last = number == steady - 1
             yield from self.with_previous(sends=True, receives=not is_last)
+
         for _ in range(warm_up):
             yield from self.with_next(receives=True)
             yield from self.layer(backward=True)
@@ -308,14 +324,18 @@ class _Writer:
         amount = self.planted.amount
         factor = self.noise() * self.shape.scale
         tokens = TOKENS
+
         if kind == "gemm" and name == GEMM:
             factor *= 1 + amount
+
         if kind == "tokens" and name != ADAM:
             factor *= 1 + amount
             tokens = round(tokens * (1 + amount))
+
         dims: tuple[tuple[int, ...], ...] = ((tokens, WIDTH),)
         if name == GEMM:
             dims += ((WIDTH, WIDTH),)
+
         return Kernel(op, name, us * factor, dims, backward)
 
     def noise(self) -> float:

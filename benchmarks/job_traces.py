@@ -101,6 +101,7 @@ def _make_trace(
         for group in how.groups
         if rank in group.ranks
     ]
+
     distributed = {
         "backend": "gloo" if job.gloo else "nccl",
         "rank": rank,
@@ -110,7 +111,9 @@ def _make_trace(
     }
     if not job.gloo:
         distributed["nccl_version"] = "2.21.5"
+
     devices = [] if job.gloo else [_make_device(number) for number in range(DEVICES)]
+
     trace: dict[str, Any] = {
         "schemaVersion": 1,
         "deviceProperties": devices,
@@ -119,6 +122,7 @@ def _make_trace(
     }
     if how.names:
         trace["host_name"] = f"node{job.hosts[rank]}"
+
     trace |= {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": BASE_NS,
@@ -203,11 +207,13 @@ class _Writer:
     def events_of(self, item: Slice) -> Iterator[dict[str, Any]]:
         """Yield the events of a trace that stand for one recorded slice."""
         what = item.what
+
         if item.kind == "step":
             name = f"ProfilerStep#{self.next_step}"
             self.next_step += 1
             yield self.cpu("user_annotation", name, item.start, item.end, self.pid)
             return
+
         match what:
             case Cpu():
                 tid = self.thread(what.backward)
@@ -273,9 +279,11 @@ class _Writer:
         that waits."""
         tid = self.thread(what.backward)
         op = self.cpu("cpu_op", what.op, item.start, item.end, tid)
+
         yield op
         if self.job.gloo:
             return
+
         args = {
             "External id": op["args"]["External id"],
             "cbid": 131,
@@ -296,6 +304,7 @@ class _Writer:
         if item.kind == "kernel":
             yield from self.on_gpu(what.name, item, COMPUTE_STREAM, grid=[64, 2, 1])
             return
+
         tid = self.thread(what.backward)
         inputs = {
             "Input Dims": [list(dims) for dims in what.dims],
@@ -303,6 +312,7 @@ class _Writer:
         }
         op = self.cpu("cpu_op", what.op, item.start, item.end, tid, **inputs)
         yield op
+
         if item.kind == "launch":
             self.external_ids[item.link] = op["args"]["External id"]
             yield from self.launch(
@@ -384,7 +394,9 @@ class _Writer:
                 description.kernel, item, stream, grid=[24, 1, 1], **args
             )
             return
+
         start = item.start
+
         end = item.end
         tid = self.thread(isinstance(what, Collective) and what.backward)
         if isinstance(what, Exchange) and is_batched:
@@ -399,6 +411,7 @@ class _Writer:
             yield self.cpu(
                 "user_annotation", description.annotation, start + 5, end - 2, tid
             )
+
         yield from self.launch(
             "cudaLaunchKernelExC",
             cbid=430,
@@ -422,11 +435,14 @@ class _Writer:
         """Yield the events of batch_isend_irecv: its ops are described, but the kernel
         of the group call is not."""
         middle = (item.start + item.end) / 2
+
         halves = []  # whether each sends
         if what.sends:
             halves.append(True)
+
         if what.receives:
             halves.append(False)
+
         op_us = (middle - item.start) / len(halves)
         for place, sends in enumerate(halves):
             description = self.described(what, item._replace(sends=sends))
@@ -437,6 +453,7 @@ class _Writer:
             yield self.cpu(
                 "cpu_op", "record_param_comms", start + 1, end - 1, self.pid, **args
             )
+
         yield self.cpu(
             "user_annotation", "nccl:coalesced", middle - 1, item.end - 1, self.pid
         )
@@ -462,6 +479,7 @@ class _Writer:
                 out_factor = len(group.ranks)
         else:
             name = "send" if item.sends else "recv"
+
         args: dict[str, Any] = {
             "Collective name": name,
             "In msg nelems": what.elements,
@@ -481,10 +499,12 @@ class _Writer:
                 op=OPS[name],
                 annotation=f"nccl:{ANNOTATIONS[name]}",
             )
+
         args["Dst Rank" if item.sends else "Src Rank"] = what.peer
         here = group.ranks.index(self.rank)
         there = group.ranks.index(what.peer)
         arrow = "->" if item.sends else "<-"
+
         return _Description(
             args=args,
             kernel=KERNELS["p2p"],
@@ -501,6 +521,7 @@ class _Writer:
                 "cpu_op", OPS[what.name], item.start, item.end, self.pid, **inputs
             )
             return
+
         thread = self.streams.setdefault(what.group, len(self.streams))
         name = f"gloo:{ANNOTATIONS[what.name]}"
         yield self.cpu(

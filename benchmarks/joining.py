@@ -73,6 +73,7 @@ def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str,
     """Write a trace of graph replays and one of their captures, and return both paths."""
     server = Server(layers=layers)
     replay, capture = folder / "replay.json", folder / "capture.json"
+
     steps = [
         e for n in range(replays) for e in server.step(SIZES[n % 8], 1e5 * n, n + 1)
     ]
@@ -81,6 +82,7 @@ def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str,
     ]
     for path, events in ((replay, steps), (capture, graphs)):
         path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+
     return str(replay), str(capture)
 
 
@@ -96,6 +98,7 @@ def joining(what: str, replay: str, capture: str) -> Measured:
         added.append(cpu_time() - opened)
         opening.append(opened - begin)
         events = record.kernels
+
     return Measured(f"joining {events:,} events {what}", min(opening), min(added))
 
 
@@ -111,6 +114,7 @@ def from_cache(replay: str, capture: str) -> Measured:
         if number:
             added.append(cpu_time() - opened)
             opening.append(opened - begin)
+
     what = "the replay of the pair alone, and its capture from the cache with the join"
     return Measured(what, min(opening), min(added))
 
@@ -120,11 +124,14 @@ def looking(replay: str, folder: Path) -> list[Measured]:
     looking for a capture there. Both are for the first time and again."""
     path = folder / Path(replay).name
     shutil.copy(replay, path)
+
     for number in range(OTHERS):
         server = Server(layers=20)
         events = [{**event, "pid": 1000 + number} for event in server.capture(4)]
         (folder / f"{number}.json").write_text(json.dumps({"traceEvents": events}))
+
     first = _looked(path, lambda: _forget(Path(os.environ["FUSETUI_CACHE"])))
+
     return [
         Measured(f"looking beside it at {OTHERS} traces, the first time", *first),
         Measured(
@@ -155,6 +162,7 @@ def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
         if number:
             added.append(cpu_time() - opened)
             opening.append(opened - begin)
+
     return min(opening), min(added)
 
 
@@ -167,6 +175,7 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", dest="only_print")
     args = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "beside").mkdir()
@@ -177,12 +186,14 @@ def main() -> None:
             from_cache(*args.traces),
             *looking(args.traces[0], folder / "beside"),
         ]
+
     said = (
         f"The table shows CPU times, the best of {ROUNDS} rounds. The machine had "
         f"{os.cpu_count()} cores; the load average before the run was {load}."
     )
     table = "\n".join([said, "", *HEAD, *map(str, rows)])
     print(table)
+
     if not args.only_print:
         put(PAGE, "joining", table, __file__)
 

@@ -65,8 +65,10 @@ class Coverage:
             found.append(
                 f"No change could be planted in: {_list_traces(self.without_answers)}."
             )
+
         if self.left_out:
             found.append(f"Not measured: {_list_traces(self.left_out)}.")
+
         return textwrap.fill(
             " ".join(found),
             PAGE_COLUMNS,
@@ -90,11 +92,14 @@ class KeptAnswers:
             kept = msgspec.json.decode(self._file(trace).read_bytes(), type=Kept)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
+
         if kept.made_by != self._describe_origin(trace):
             return None
+
         results: Results = defaultdict(list)
         for planted, place, right, said in kept.answers:
             results[planted, place].append(Answer(right, said))
+
         return results
 
     def write(self, trace: Path, results: Results) -> None:

@@ -50,6 +50,7 @@ async def walk(path: str) -> list[str]:
     """Return a row of the table for each kind of key, measured in the app with one
     file."""
     is_trace = not path.endswith(".pickle")
+
     app = FusetuiApp(
         AppOptions((path,) if is_trace else (), memory=() if is_trace else (path,))
     )
@@ -63,6 +64,7 @@ async def walk(path: str) -> list[str]:
             rows.append(
                 f"| {Path(path).name} | {size(app):,} | {kind} | {median:.1f} | {most:.1f} |"
             )
+
     return rows
 
 
@@ -93,6 +95,7 @@ def main() -> None:
     parser.add_argument(
         "--put", action="store_true", help="put the table into docs/benchmarks.md"
     )
+
     args = parser.parse_args()
     lines = [
         "| file | slices or events | key | median ms | most ms |",
@@ -100,8 +103,10 @@ def main() -> None:
     ]
     for path in args.traces:
         lines += asyncio.run(walk(path))
+
     text = "\n".join(lines)
     print(text)
+
     if args.put:
         put(PAGE, "keys", text, __file__)
 

@@ -44,6 +44,7 @@ def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
     n, inputs, outputs = shapes["n"], shapes["in_features"], shapes["out_features"]
     layer = convert(random_loop(n, inputs, outputs), form)
     off_block = torch.block_diag(*torch.ones(n, outputs, inputs)) == 0
+
     trainer = OPTIMIZERS[optimizer](layer.parameters())
     for _ in range(steps):
         x = torch.randn(shapes["batch"], n, inputs)
@@ -51,6 +52,7 @@ def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
         trainer.zero_grad()
         mse_loss(layer(x), wanted).backward()
         trainer.step()
+
     return int((layer.weight[off_block] != 0).sum()), int(off_block.sum())
 
 
@@ -62,6 +64,7 @@ def main() -> None:
     )
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--write", action="store_true")
+
     options = parser.parse_args()
     rows = []
     for name, form in FORMS.items():
@@ -69,6 +72,7 @@ def main() -> None:
             changed, count = filled(form, optimizer, options.steps)
             answer = "no" if changed else "yes"
             rows.append((name, optimizer, f"{changed:,} of {count:,}", answer))
+
     columns = [Column(name, left=True) for name in ("variant", "optimizer")]
     columns += [
         Column("off-block weights that are not 0"),
@@ -76,6 +80,7 @@ def main() -> None:
     ]
     text = f"after {options.steps} steps\n\n{table(columns, rows)}"
     print(text)
+
     if options.write:
         put(PAGE, "zeros", f"```\n{text}\n```", __file__)
 

@@ -217,16 +217,21 @@ def _faults_in(node: ast.AST, returns_none: bool) -> Iterator[Fault]:
     `returns_none` is whether the function around it may return None."""
     if _is_skipped(node):
         return
+
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         returns_none = _may_be_none(node.returns)
+
     if isinstance(node, ast.expr):
         yield from _faults_of_expression(node)
+
     if isinstance(node, ast.Return) and returns_none and not _is_none(node.value):
         assert node.value is not None
         yield Fault(RETURN_NONE, node.value)
+
     is_call = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     if isinstance(node, ast.stmt) and (is_call or isinstance(node, ast.AugAssign)):
         yield Fault(STATEMENT_REMOVED, node)
+
     for child in _code_children(node):
         yield from _faults_in(child, returns_none)
 
@@ -256,6 +261,7 @@ def replacement(fault: Fault) -> ast.expr | None:
         return None
     if fault.kind == RETURN_NONE:
         return ast.Constant(None)
+
     node = copy.deepcopy(fault.node)
     match node:
         case ast.Compare():
@@ -270,6 +276,7 @@ def replacement(fault: Fault) -> ast.expr | None:
             node.value = not node.value
         case ast.Constant(value=int() as number):
             node.value = number + 1
+
     assert isinstance(node, ast.expr)
     return node
 
@@ -307,6 +314,7 @@ def _is_skipped(node: ast.AST) -> bool:
             return name in DECLARATIONS
         case ast.JoinedStr():
             return True
+
     return False
 
 
@@ -460,6 +468,7 @@ class _Planted(ast.NodeTransformer):
         new: ast.AST = self.generic_visit(node)
         if number is None:
             return new
+
         asked = ast.Call(
             ast.Name("_chosen_mutant", ast.Load()), [ast.Constant(number)], []
         )
@@ -467,6 +476,7 @@ class _Planted(ast.NodeTransformer):
         if changed is None:
             assert isinstance(new, ast.stmt)
             return ast.If(ast.UnaryOp(ast.Not(), asked), [new], [])
+
         assert isinstance(new, ast.expr)
         return ast.IfExp(asked, changed, new)
 
@@ -478,6 +488,7 @@ def planted(source: str, mutants: Iterable[Mutant]) -> str:
     by_kind: dict[str, list[Fault]] = {}
     for fault in faults(tree):
         by_kind.setdefault(fault.kind, []).append(fault)
+
     chosen = [(mutant.number, by_kind[mutant.kind][mutant.index]) for mutant in mutants]
     _Planted(chosen).visit(tree)
     chooser = ast.parse("from fusetui._mutants import chosen as _chosen_mutant").body
@@ -498,6 +509,7 @@ def _first_after_head(tree: ast.Module) -> int:
         if not (is_docstring or is_future):
             break
         at = n + 1
+
     return at
 
 
@@ -507,6 +519,7 @@ def make_copy(work: Path, mutants: Sequence[Mutant]) -> Path:
     tree = work / "tree"
     if tree.exists():
         return tree
+
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     listed = subprocess.run(
         [*command, "--exclude-standard"], capture_output=True, check=True
@@ -518,18 +531,23 @@ def make_copy(work: Path, mutants: Sequence[Mutant]) -> Path:
     ]
     half = work / "tree.half"
     shutil.rmtree(half, ignore_errors=True)
+
     for name in names:
         (half / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, half / name, follow_symlinks=False)
+
     for file in {mutant.file for mutant in mutants}:
         inside = [mutant for mutant in mutants if mutant.file == file]
         source = (ROOT / file).read_text(encoding="utf-8")
         (half / file).write_text(planted(source, inside), encoding="utf-8")
+
     (half / "src/fusetui/_mutants.py").write_text(CHOOSER, encoding="utf-8")
     (half / "src/mutants_plugin.py").write_text(PLUGIN, encoding="utf-8")
+
     shared = work / "shared"  # tests look for real traces beside the checkout
     if (ROOT.parent / "shared").exists() and not shared.exists():
         shared.symlink_to((ROOT.parent / "shared").resolve())
+
     half.rename(tree)
     return tree
 
@@ -556,10 +574,12 @@ def run_tests(
     everything but fusetui. It is killed after so many seconds, and its code is None
     then."""
     preload()
+
     output = work / "output.txt"
     child = os.fork()
     if not child:
         _become_pytest(work, output, variables, [*options, *files])
+
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -569,6 +589,7 @@ def run_tests(
                 code=code, output=output.read_text(encoding="utf-8", errors="replace")
             )
         time.sleep(POLLING_SECONDS)
+
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return Ran(code=None, output=output.read_text(encoding="utf-8", errors="replace"))
@@ -600,9 +621,11 @@ def _become_pytest(
             str(tree / "src"),
             *(path for path in sys.path if path != str(ROOT)),
         ]
+
         file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(file, stream)
+
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         options = ["-q", "--tb=line", "-p", "no:cacheprovider", "-p", "mutants_plugin"]
         options.append(f"--basetemp={work / 'temporary'}")
@@ -623,6 +646,7 @@ def record(work: Path, package: Package, mutants: Sequence[Mutant]) -> None:
     done = work / f"recorded-{_file_name(package.name)}"
     if done.exists():
         return
+
     inside = [mutant for mutant in mutants if mutant.package == package.name]
     files = _nearest_first(package, inside)
     variables = {
@@ -647,6 +671,7 @@ def _nearest_first(package: Package, mutants: Sequence[Mutant]) -> list[str]:
     mutants."""
     modules = [Path(mutant.file).stem for mutant in mutants]
     folders = [Path(mutant.file).parent.name for mutant in mutants]
+
     names = re.compile(rf"\b({'|'.join(map(re.escape, modules))})\b")
     near: dict[str, int] = {}
     for folder in package.tests:
@@ -654,6 +679,7 @@ def _nearest_first(package: Package, mutants: Sequence[Mutant]) -> list[str]:
             named = len(set(names.findall(path.read_text(encoding="utf-8"))))
             same_folder = path.parent.name in folders
             near[path.relative_to(ROOT).as_posix()] = 2 * named + same_folder
+
     return sorted(near, key=lambda file: -near[file])
 
 
@@ -674,6 +700,7 @@ def read_recorded(work: Path) -> Recorded:
     place that is executed at import is recorded under the name "".
     """
     seconds: dict[str, float] = {}
+
     ended: set[str] = set()
     failed: set[str] = set()
     for name, phase, outcome, duration in _rows(work / "reports.tsv"):
@@ -682,6 +709,7 @@ def read_recorded(work: Path) -> Recorded:
             ended.add(name)
         if outcome != "passed":
             failed.add(name)
+
     passed = {name: took for name, took in seconds.items() if name in ended - failed}
     tests: dict[int, set[str]] = {}
     for number, current in _rows(work / "hits.tsv"):
@@ -691,6 +719,7 @@ def read_recorded(work: Path) -> Recorded:
         if phase == "(setup)":
             file = test.partition("::")[0]
             found.update(name for name in passed if name.startswith(f"{file}::"))
+
     return Recorded(seconds=passed, tests=tests)
 
 
@@ -706,6 +735,7 @@ def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
     MOST_TESTS_PER_MUTANT and for a limited time. For a place that is executed at import
     they are those of files that name the module."""
     package = package_of(mutant)
+
     hits = recorded.tests.get(mutant.number, set())
     found = hits & recorded.seconds.keys()
     if "" in hits:  # executed at import, so any test may see it
@@ -722,12 +752,14 @@ def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
         }
         found |= {name for name in inside if name.partition("::")[0] in naming}
         found = found or set(inside)
+
     ordered = sorted(found, key=lambda name: (recorded.seconds[name], name))
     total = 0.0
     for n, name in enumerate(ordered[:MOST_TESTS_PER_MUTANT]):
         total += recorded.seconds[name]
         if total > MOST_SECONDS_OF_CHOSEN_TESTS and n > 0:
             return ordered[:n]
+
     return ordered[:MOST_TESTS_PER_MUTANT]
 
 
@@ -736,10 +768,12 @@ def kill(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
     tests = chosen_tests(mutant, recorded)
     if not tests:
         return Result(number=mutant.number, killed_by="", tests=0)
+
     wanted = work / "wanted.txt"
     wanted.write_text("\n".join(tests), encoding="utf-8")
     files = sorted({name.partition("::")[0] for name in tests})
     seconds = STARTING_SECONDS + SLOWER * sum(recorded.seconds[name] for name in tests)
+
     return _killed_by(
         work, mutant, files, {"MUTANTS_WANTED": str(wanted)}, seconds, len(tests)
     )
@@ -764,6 +798,7 @@ def _killed_by(
         **variables,
     }
     ran = run_tests(work, files, all_variables, seconds, "-x")
+
     failed = [name for name, _, outcome, _ in _rows(reports) if outcome == "failed"]
     if ran.code is None:
         return Result(number=mutant.number, killed_by=TIME_LIMIT, tests=count)
@@ -771,12 +806,14 @@ def _killed_by(
         return Result(number=mutant.number, killed_by=failed[0], tests=count)
     if ran.code == 0:
         return Result(number=mutant.number, killed_by="", tests=count)
+
     # modules cannot be imported, or pytest crashed
     if ran.code in (2, 3, 4) or ran.code < 0:
         print(ran.output[-1500:], flush=True)
         return Result(
             number=mutant.number, killed_by=f"import of {files[0]}", tests=count
         )
+
     raise RuntimeError(f"pytest ended with {ran.code}: {ran.output[-2000:]}")
 
 
@@ -787,14 +824,17 @@ def kill_deeper(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
     hits = recorded.tests.get(mutant.number, set())
     executing = Counter(name.partition("::")[0] for name in hits if name)
     files = [file for file, _ in executing.most_common(MOST_EXECUTING_FILES)]
+
     files += [file for file in _importing(mutant) if file not in files][
         :MOST_IMPORTING_FILES
     ]
     if not files:
         return Result(number=mutant.number, killed_by="", tests=0)
+
     result = _killed_by(work, mutant, files, {}, DEEPER_SECONDS, len(hits))
     if result.killed_by == TIME_LIMIT:
         return Result(number=mutant.number, killed_by="", tests=len(hits))
+
     return result
 
 
@@ -813,10 +853,12 @@ def _importing(mutant: Mutant) -> list[str]:
         rf"|from fusetui import [^\n]*\b{whole}\b"
     )
     package = package_of(mutant)
+
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if re.search(forms, path.read_text(encoding="utf-8")):
             found.append(path.relative_to(ROOT).as_posix())
+
     return sorted(found, key=lambda file: not file.startswith(package.tests))
 
 
@@ -859,6 +901,7 @@ def fate(mutant: Mutant, results: dict[int, Result], equivalent: dict[int, str])
         return f"killed by {result.killed_by}"
     if mutant.number in equivalent:
         return f"equivalent: {equivalent[mutant.number]}"
+
     return (
         "survived"
         if result.tests
@@ -877,6 +920,7 @@ def write_tsv(mutants: Sequence[Mutant], results: dict[int, Result]) -> None:
             lines.append(
                 f"{place}\t{mutant.kind}\t{mutant.before}\t{mutant.after}\t{told}"
             )
+
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -889,6 +933,7 @@ def table(
     equivalent = read_equivalent()
     head = ["package", "mutants run", "killed", "with new tests", "equivalent", "left"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+
     run = [mutant for mutant in mutants if mutant.number in first]
     names = [package.name for package in PACKAGES]
     for name in [*names, "all"]:
@@ -908,6 +953,7 @@ def table(
             str(left),
         ]
         lines.append(f"| {' | '.join(cells)} |")
+
     return lines
 
 
@@ -931,22 +977,27 @@ def main() -> None:
         "--put", action="store_true", help="only put the tables into docs/"
     )
     options = parser.parse_args()
+
     work: Path = options.work.resolve()
     if work.is_relative_to(ROOT):
         sys.exit("WORK is inside the checkout")
+
     work.mkdir(parents=True, exist_ok=True)
     mutants = drawn()
     make_copy(work, mutants)
+
     if options.again:
         run_again(work, mutants, options.again)
     elif options.deeper:
         run_deeper(work, mutants)
     elif not options.put:
         run_first(work, mutants[: options.most])
+
     before = {**read_results(work / FIRST), **read_results(work / DEEPER)}
     after = {**before, **read_results(work / AFTER)}
     lines = table(mutants, before, after)
     print("\n".join(lines))
+
     if options.put:
         write_tsv(mutants, after)
         head = f"{len(before)} of {len(mutants)} mutants were run, seed {SEED}."
@@ -974,6 +1025,7 @@ def run_deeper(work: Path, mutants: Sequence[Mutant]) -> None:
     """Run whole files of tests with each mutant that survived the first run."""
     path = work / DEEPER
     known = {**read_results(work / FIRST), **read_results(path)}
+
     done = read_results(path)
     recorded = read_recorded(work)
     for mutant in mutants:
@@ -997,11 +1049,14 @@ def run_again(work: Path, mutants: Sequence[Mutant], files: Sequence[str]) -> No
         **read_results(work / DEEPER),
         **read_results(work / AFTER),
     }
+
     for name in files:
         shutil.copy2(ROOT / name, work / "tree" / name)
+
     unchanged = run_tests(work, files, {"MUTANTS_REPORTS": os.devnull}, AGAIN_SECONDS)
     if unchanged.code != 0:
         sys.exit(f"these tests fail without a mutant:\n{unchanged.output[-3000:]}")
+
     for mutant in mutants:
         number = mutant.number
         if number not in results or results[number].killed_by or number in equivalent:

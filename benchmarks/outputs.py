@@ -138,6 +138,7 @@ def questions(places: Sequence[Path]) -> Iterator[CommandLines]:
         for command, *options in COMMANDS:
             command_lines += _list_forms((command, str(path), *options))
         yield CommandLines(name, command_lines)
+
     files = [(name, path) for name, path in traces if path.is_file()]
     for (a_name, a), (b_name, b) in pairwise(files):
         yield CommandLines(f"{a_name}--{b_name}", _list_forms(("diff", str(a), str(b))))
@@ -155,6 +156,7 @@ def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
     """Write all answers that `out` does not hold yet, with `jobs` processes at a time,
     and return how many processes failed."""
     out.mkdir(parents=True, exist_ok=True)
+
     groups = list(questions(places))
     failures = 0
     with ThreadPoolExecutor(jobs) as pool:
@@ -165,6 +167,7 @@ def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
             failures += not has_answers
             failure = "" if has_answers else " FAILED"
             print(f"{number} of {len(groups)}: {group.name}{failure}", flush=True)
+
     return failures
 
 
@@ -174,6 +177,7 @@ def _write_answers(out: Path, group: CommandLines, tree: Path) -> bool:
     done_marker = out / f"{group.name}.done"
     if done_marker.exists():
         return True
+
     with tempfile.TemporaryDirectory() as home:
         environment = {
             **os.environ,
@@ -193,15 +197,18 @@ def _write_answers(out: Path, group: CommandLines, tree: Path) -> bool:
             failure = process.stderr.decode() if process.returncode else ""
         except subprocess.TimeoutExpired:
             failure = f"took longer than {MAX_SECONDS} s"
+
     if failure:
         (out / f"{group.name}.txt").write_text(failure)
         return False
+
     answers = orjson.loads(process.stdout)
     for command_line, (code, stdout, stderr) in zip(
         group.command_lines, answers, strict=True
     ):
         answer = out / f"{group.name}--{_name_question(command_line)}.txt"
         answer.write_text(f"exit {code}\n{stderr}\n{stdout}")
+
     done_marker.touch()
     return True
 
@@ -230,6 +237,7 @@ def compare(before: Path, after: Path, lines: int) -> int:
         changed = (line for line in diff if CHANGED_LINE.match(line))
         for line in islice(changed, lines):
             print(f"    {line[:200]}")
+
     print(f"{len(names)} files, {differing} differ")
     return differing
 
@@ -254,13 +262,16 @@ def main() -> int:
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--lines", type=int, default=4)
+
     args = parser.parse_args()
     if args.command == "collect":
         failures = collect(args.out, args.traces, args.tree, args.jobs)
         return 1 if failures else 0
+
     if not any(args.before.glob("*.txt")):
         print(f"{args.before} holds no answers: see collect.")
         return 1
+
     return 1 if compare(args.before, args.after, args.lines) else 0
 
 

@@ -67,6 +67,7 @@ def digest(source: str) -> str:
             continue
         if isinstance(node.value, ast.Name) and node.value.id in imported:
             node.attr = "_"  # something of a module, which may have another name now
+
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in imported:
             node.id = "_"
@@ -74,6 +75,7 @@ def digest(source: str) -> str:
         if isinstance(body, list):
             statements = [item for item in body if not _is_ignored(item)]
             node.body = statements or [ast.Pass()]  # type: ignore[attr-defined]
+
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:8]
 
 

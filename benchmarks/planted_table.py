@@ -81,6 +81,7 @@ class PlantedTable:
         if any answer is wrong, else 0."""
         options = self._options(words)
         kept = open_kept_answers(options.work, self.script, targets=options.targets)
+
         results: Results = defaultdict(list)
         coverage = Coverage()
         for path in map(Path, options.traces):
@@ -93,10 +94,13 @@ class PlantedTable:
                     kept.write(path, of_trace)
             coverage.add(path.name, of_trace)
             add_results(results, of_trace or {})
+
         text = f"{self.table(results)}\n{coverage.sentences()}\n"
         sys.stdout.write(text)
+
         if options.into:
             put(Path(options.into), self.name, text, self.script)
+
         every = [answer for found in results.values() for answer in found]
         return 0 if all(answer.right for answer in every) else 1
 

@@ -83,6 +83,7 @@ def work_of(launch: Launch) -> Work:
     """Return the FLOP and the bytes of a launch, in which each tensor moves once, and
     the number of its blocks."""
     kind = next(kind[1:] for _, kind in launch.signature if kind.startswith("*"))
+
     item_bytes = ITEM_BYTES[kind]
     programs = prod(launch.grid)
     if launch.kernel == "geglu_gemm":
@@ -94,6 +95,7 @@ def work_of(launch: Launch) -> Work:
             programs=programs,
             kind=kind,
         )
+
     if launch.kernel == "grouped_gemm":
         groups = launch.grid[1]
         m, n, k = (launch[name] for name in ("rows", "columns", "depth"))
@@ -103,7 +105,9 @@ def work_of(launch: Launch) -> Work:
             programs=programs,
             kind=kind,
         )
+
     tensors = sum(kind.startswith("*") for _, kind in launch.signature)
+
     return Work(
         flop=0,
         moved=item_bytes * tensors * launch["count"],
@@ -180,6 +184,7 @@ def shares_of_source() -> Shares:
     rate, bandwidth = peak.flop_per_s(SOURCE_KIND), peak.bytes_per_s
     assert rate, "with its rate in that format"
     assert bandwidth, "and its bandwidth"
+
     return Shares(
         arithmetic=SOURCE_FLOP / SOURCE_GEMM_SECONDS / rate,
         bandwidth=SOURCE_BYTES / SOURCE_POINTWISE_SECONDS / bandwidth,
@@ -233,6 +238,7 @@ def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
             variant = workload.variants[name]
             made = launches(workload, variant, shapes, dtype, architecture)
             used = made if experiment.backward else made[:1]
+
             names = [launch.kernel for launch in used]
             run = Path(experiment.name, ",".join(sizes), f"{name}.json.gz")
             for launch in used:
@@ -309,6 +315,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--write", action="store_true")
+
     options = parser.parse_args()
     devices = dict(DEVICES)
     if options.runs:
@@ -316,17 +323,20 @@ def main() -> None:
         devices = {
             found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)
         }
+
     columns = [Column(name, left=True) for name in ("device", "variant", "kernel")]
     columns += [Column("dtype", left=True)]
     columns += [Column(name) for name in ("FLOP", "bytes", "blocks", "waves")]
     columns += [Column("assumes at best"), Column("best case"), Column("slow end")]
     columns += [Column("measured")] if options.runs else []
+
     unknown = [name for name, (_, count) in devices.items() if not _peak(name, count)]
     if unknown:
         sys.exit(
             f"the peak rates of {', '.join(unknown)} are not known: "
             "add them to src/fusetui/gpu/roofline."
         )
+
     for experiment in EXPERIMENTS:
         made = (
             rows(experiment, name, *given, options.runs)

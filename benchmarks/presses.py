@@ -92,6 +92,7 @@ class Program:
         )
         os.close(slave)
         self.first = b""
+
         while until.encode() not in self.first and (more := self._read(patience)):
             self.first += more
 
@@ -104,12 +105,14 @@ class Program:
         number of bytes."""
         start = last = time.perf_counter()
         os.write(self.master, key.encode())
+
         written = b""
         while found := self._read(QUIET):
             written += found
             last = time.perf_counter()
             if last - start > PATIENCE:
                 break
+
         moved = RULER_LINE.search(written) is not None
         return Press((last - start) * 1000, len(written), moved)
 
@@ -119,6 +122,7 @@ class Program:
         a frame nothing was moved."""
         start = time.perf_counter()
         os.write(self.master, key.encode())
+
         written = b""
         while found := self._read(QUIET):
             written += found
@@ -129,6 +133,7 @@ class Program:
                     self.take(QUIET)
                     return Press((now - start) * 1000, end - begin, moved=True)
                 begin = end + len(FRAME_END)
+
         return Press(0.0, 0)
 
     def take(self, quiet: float) -> bytes:
@@ -159,6 +164,7 @@ def walk(source: Path, trace: str) -> dict[str, list[Press]]:
     """Return the presses of all kinds of keys in one run of the program."""
     program = Program(source, trace)
     program.take(2.0)
+
     try:
         for key in "jj" + "..":  # a selection, and the first frames
             program.press(key)
@@ -209,7 +215,9 @@ def compare(trace: str, other: Path, pairs: int) -> None:
             ratio = median_ms(found[OURS][kind]) / median_ms(found[other][kind])
             if not math.isnan(ratio):
                 ratios[kind].append(ratio)
+
     print("| key | ratio of medians | 95 % CI |\n|---|---:|---:|")
+
     for kind, own in ratios.items():
         if len(own) == pairs:
             mean, low, high = interval(own)
@@ -230,15 +238,18 @@ def main() -> None:
     parser.add_argument(
         "--put", action="store_true", help="put the table into the page"
     )
+
     args = parser.parse_args()
     if args.beside:
         compare(args.trace, args.beside, args.pairs)
         return
+
     rows = [row(kind, presses) for kind, presses in walk(OURS, args.trace).items()]
     text = "\n".join(
         ["| key | median ms | 95 % | bytes |", "|---|---:|---:|---:|", *rows]
     )
     print(text)
+
     if args.put:
         put(PAGE, "presses", text, __file__)
 

@@ -139,9 +139,11 @@ def asked(
         [setup, MS, "said = []", *lines, "import json", "print(json.dumps(said))"]
     )
     run = [python, "-P", "-c", program, *traces]
+
     found = subprocess.run(run, capture_output=True, text=True, check=False)
     if found.returncode:
         sys.exit(found.stderr)
+
     answers: list[str] = json.loads(found.stdout.splitlines()[-1])
     return answers
 
@@ -150,6 +152,7 @@ def table(traces: Sequence[str], hta: str) -> str:
     """Return the Markdown table of all questions, with the calls and answers of each
     program."""
     ours = asked(sys.executable, FUSETUI, [one.fusetui for one in QUESTIONS], traces)
+
     theirs = asked(hta, HTA, [one.hta for one in QUESTIONS], traces)
     lines = [
         "| | fusetui | HTA 0.5.0 | TraceLens (read, not run) |",
@@ -162,6 +165,7 @@ def table(traces: Sequence[str], hta: str) -> str:
             one.tracelens,
         )
         lines.append(f"| {one.text} | {' | '.join(cells)} |")
+
     return "\n".join(lines)
 
 

@@ -96,14 +96,18 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
     ]
     if faults:
         return Judged(WRONG, "; ".join(faults))
+
     named = [one["rank"] for one in found["stragglers"]]
     innocent = [rank for rank in named if rank not in truth.culprits]
+
     if truth.expect in {"nobody", "flips", "outside"}:
         if named:
             return Judged(WRONG, f"names {named}")
         return _silent(truth, found, text)
+
     if innocent:
         return Judged(WRONG, f"names {named}, not {truth.culprits}")
+
     if not named:  # the reason has to be in the verdict: a remark about clocks is none
         reason = REASONS.search(_verdict(found))
         return (
@@ -111,8 +115,10 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
             if reason
             else Judged(WRONG, "names nobody, and no reason")
         )
+
     if truth.expect == "ranks":
         return _several_charged(truth, found)
+
     return _charged(truth, found)
 
 
@@ -129,6 +135,7 @@ def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
     """
     if truth.expect == "outside" and "ot given" not in text:
         return Judged(WRONG, "does not say that ranks are missing")
+
     if truth.expect == "flips":
         told = _flips(text)
         if told is None:
@@ -137,6 +144,7 @@ def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
             return Judged(
                 WRONG, f"a total of {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}"
             )
+
     return Judged(RIGHT, "")
 
 
@@ -155,9 +163,11 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     charges must be what was planted."""
     if truth.expect == "stage":
         return Judged(RIGHT, "")
+
     first = found["ranks"][0]
     if first["rank"] != truth.culprits[0]:
         return Judged(WRONG, f"rank {first['rank']} stands first in the table")
+
     told = first["caused_ns"] / truth.steps
     if case_of(truth.case).shape.pp > 1:  # how much of it shows depends on the schedule
         most = (1 + NEAR) * max(truth.planted, truth.step - truth.ordinary)
@@ -166,10 +176,12 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
             if told <= most
             else Judged(WRONG, f"{told / 1e3:.0f} us charged")
         )
+
     if not _near(told, truth):
         return Judged(
             WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}"
         )
+
     more = list(_reasons(truth, found["stragglers"][0]))
     more += _other_steps(truth, found["stragglers"][0])
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
@@ -182,19 +194,23 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
     stragglers = {one["rank"]: one for one in found["stragglers"]}
     rows = {row["rank"]: row for row in found["ranks"]}
     total = sum(one.charged for one in truth.several)
+
     hidden = max(0.0, total - truth.waited)  # by the noise of the others
     faults = []
     for one in truth.several:
         is_named = one.rank in stragglers
         if not is_named and one.charged > ABOVE * OF_STEP * truth.step:
             faults.append(f"does not name {one.rank}")
+
         if is_named and one.charged < BELOW * OF_STEP * truth.step:
             faults.append(f"names {one.rank}, for whom the others hardly wait")
+
         told = rows[one.rank]["caused_ns"] / truth.steps
         if abs(told - one.charged) > max(NEAR * total, truth.noise) + hidden:
             faults.append(
                 f"others wait {told / 1e3:.0f} us for {one.rank}, not {one.charged / 1e3:.0f}"
             )
+
         own = truth._replace(
             culprits=[one.rank],
             cause=one.cause,
@@ -206,11 +222,14 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
         )
         if not is_named:
             continue
+
         faults += _reasons(own, stragglers[one.rank])
         faults += _other_steps(own, stragglers[one.rank])
+
     would = WOULD.search(" ".join(found.get("verdict", ())))
     if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
         faults.append(f"with both fixed {would[0]}, not {truth.ordinary / 1e3:.0f} us")
+
     return Judged(WRONG, "; ".join(faults)) if faults else Judged(RIGHT, "")
 
 
@@ -222,8 +241,10 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
         CAUSES[truth.cause], text
     ):
         yield f"not {truth.cause}: {text}"
+
     if truth.cause == "gc" and "It spends" in text:
         yield f"a pause is not recorded: {text}"
+
     named = _steps_named(truth, straggler)
     for told in LONGER.finditer(text):
         each = truth.planted
@@ -235,6 +256,7 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
             )
         if _ns(told) > (1 + 2 * NEAR) * each:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
+
     would = WOULD.search(text)
     if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
         yield f"{would[0]}, not {truth.ordinary / 1e3:.0f} us"
@@ -251,8 +273,10 @@ def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
                 held_up < BELOW * floor and step in named_places
             ):
                 yield f"others wait {held_up / 1e3:.0f} us in step {step}; named: {named_places}"
+
     if not truth.late_steps:
         return
+
     named = [int(step["name"].partition("#")[2]) for step in straggler["late_steps"]]
     if named != list(truth.late_steps):
         yield f"late in steps {named}, not {truth.late_steps}"
@@ -290,6 +314,7 @@ def _contradictions(found: dict[str, Any], text: str) -> Iterator[str]:
     stragglers = [one["rank"] for one in found["stragglers"]]
     if named[: len(stragglers)] != stragglers:
         yield f"the text names {named}, the JSON {stragglers}"
+
     rows = {row["rank"]: row for row in found["ranks"]}
     for one in found["stragglers"]:
         row = rows[one["rank"]]
@@ -314,8 +339,10 @@ def _other_waits(truth: Truth, found: dict[str, Any]) -> Iterator[str]:
     share = found.get("bubble")
     if share is not None and abs(share - truth.bubble) > BUBBLE:
         yield f"a bubble of {share:.0%}, not {truth.bubble:.0%}"
+
     if len(truth.given) < len(truth.waits) or case_of(truth.case).lost:
         return
+
     for row in found["ranks"]:
         told = (row["waited_ns"] or 0) / truth.steps
         least, most = truth.waits[row["rank"]]
@@ -361,12 +388,14 @@ def main() -> None:
     parser.add_argument("--make", type=Path, metavar="FOLDER", help="write one job")
     parser.add_argument("--case", metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
+
     args = parser.parse_args()
     if args.list:
         print(
             "\n".join(f"{case.name:20} {case.family}, {case.expect}" for case in CASES)
         )
         return
+
     if args.make:
         print(
             json.dumps(
@@ -374,6 +403,7 @@ def main() -> None:
             )
         )
         return
+
     results = []
     cases = [case for case in CASES if args.family in f"{case.family}, {case.name}"]
     for case in cases:
@@ -384,7 +414,9 @@ def main() -> None:
                 print(
                     f"{one.verdict}: {case.name} seed {seed} {truth.culprits}: {one.why}"
                 )
+
     print(table(results))
+
     if args.put:
         put(PAGE, "planted jobs", table(results), __file__)
 

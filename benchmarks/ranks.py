@@ -106,6 +106,7 @@ def write_ranks(source: Path, folder: Path, ranks: int, megabytes: int) -> Plant
     made.unlink()
     late = tuple(sorted(chance.sample(range(1, ranks), 3)))
     cut = next(rank for rank in range(ranks - 1, 0, -1) if rank not in late)
+
     offsets = [chance.randint(-OFFSET_NS, OFFSET_NS) for _ in range(ranks)]
     drifting = [rank for rank in range(ranks) if rank not in (*late, cut, 0)][:DRIFTING]
     for rank, offset in enumerate(offsets):
@@ -113,6 +114,7 @@ def write_ranks(source: Path, folder: Path, ranks: int, megabytes: int) -> Plant
         own = for_rank(text, rank, offset, drift, late, random.Random(rank))
         path = folder / f"rank{rank}.json"
         path.write_bytes(own if rank != cut else own[: len(own) // 2])
+
     return Planted(offsets, late, cut)
 
 
@@ -150,6 +152,7 @@ def for_rank(
         lambda found: b'"baseTimeNanoseconds": %d' % (int(found[1]) + offset), text, 1
     )
     places = list(KERNEL.finditer(text))
+
     first = min(float(found[1]) for found in places)
     out, at = [], 0
     for number, found in enumerate(places):
@@ -157,14 +160,17 @@ def for_rank(
         by = chance.uniform(0, JITTER_US)
         if late[number % len(late)] == rank and dur > LATE_US + MARGIN_US:
             by = LATE_US
+
         by = min(by, dur / 4)
         # a small one, as norms of gradients are: these bound the clocks
         if number % SHORT == 0:
             by = dur - SHORT_US + min(by, JITTER_US)
+
         moved = (start - first) * drift
         out += [text[at : found.start(1)], b"%.3f" % (start + by + moved)]
         out += [text[found.end(1) : found.start(2)], b"%.3f" % (dur - by)]
         at = found.end()
+
     return b"".join([*out, text[at:]])
 
 
@@ -173,6 +179,7 @@ def used(command: Sequence[str], cache: Path | None = None) -> Used:
     Memory is the largest sum over its processes, sampled every 50 ms."""
     surroundings = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     surroundings["FUSETUI_CACHE"] = str(cache) if cache else "off"
+
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdout=out, env=surroundings)
@@ -186,6 +193,7 @@ def used(command: Sequence[str], cache: Path | None = None) -> Used:
         )
         out.seek(0)
         told = out.read()
+
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Used(wall, cpu, most / 1e6, told)
 
@@ -201,6 +209,7 @@ def memory(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (OSError, IndexError):
         return total
+
     return total + sum(memory(int(child)) for child in children)
 
 
@@ -218,9 +227,11 @@ def problems(found: dict[str, Any], planted: Planted) -> list[str]:
     """Return what of the planted was not found, in sentences; empty if all was found."""
     rows = {row["rank"]: row for row in found["ranks"]}
     zero = planted.offsets[found["clocks"]["reference_rank"]]
+
     told = []
     if (late := waited_for(found, len(planted.late))) != list(planted.late):
         told.append(f"late ranks {late}")
+
     for rank, offset in enumerate(planted.offsets):
         row = rows.get(rank)
         if rank == planted.cut:
@@ -232,6 +243,7 @@ def problems(found: dict[str, Any], planted: Planted) -> list[str]:
             told.append(
                 f"the offset of rank {rank}: {row['offset_ns']}, not {offset - zero}"
             )
+
     return told
 
 
@@ -289,6 +301,7 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
         stalled=end - start,
         before=pack_table(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
     )
+
     return replace(
         one,
         path=f"rank{rank}.json",
@@ -317,6 +330,7 @@ def beside_hta(
         told if isinstance(told, str) else _late([sorted(few)[place] for place in told])
     )
     each = {"fusetui": (ours, _late(late)), f"HTA {version}": (theirs, named)}
+
     return [
         (f"{len(files)} ranks, {_late(planted.late)}", name, _figures(one, said))
         for name, (one, said) in each.items()
@@ -384,18 +398,23 @@ def main() -> None:
     parser.add_argument("--hta", metavar="PYTHON", help="with HolisticTraceAnalysis")
     parser.add_argument("--print", action="store_true", help="do not change the page")
     parser.add_argument("--many", action="store_true", help=argparse.SUPPRESS)
+
     args = parser.parse_args()
     if args.many:
         print(answer_many(args.source))
         return
+
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+
     with tempfile.TemporaryDirectory() as name:
         table = report(args.source, Path(name), args.ranks, args.megabytes, args.hta)
+
     text = (
         f"The machine had {os.cpu_count()} cores; the load average before the run was "
         f"{loads}.\n\n{table}"
     )
     print(text)
+
     if not args.print:
         put(PAGE, "ranks", text, __file__)
 

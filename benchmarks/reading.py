@@ -116,6 +116,7 @@ def _memory(root: int) -> int:
                 if os.readlink(file).startswith("/memfd:"):
                     state = file.stat()
                     files[state.st_ino] = state.st_blocks * 512
+
     return total + sum(files.values())
 
 
@@ -134,6 +135,7 @@ def speed_rows(
     that changes of the machine affect all of them."""
     head = ["file", "events", "orjson.loads", "fusetui, 2 cores", "1 core", ".json.gz"]
     head += ["again", "again, whole command", *others]
+
     rows: Rows = []
     for file in files:
         packed = _packed(file)
@@ -176,6 +178,7 @@ def speed_rows(
         )
         packed.unlink()
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+
     return head, rows
 
 
@@ -190,6 +193,7 @@ def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
         bound = f"{size + 120:.0f} MB"
         rows.append([f"{size:.0f} MB", f"{loads:.0f} MB", f"{ours:.0f} MB", bound])
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+
     return [
         "file",
         "orjson.loads",
@@ -205,6 +209,7 @@ def growth_rows(
     growing numbers of events."""
     rows: Rows = []
     probe = _made(source, folder, 50)
+
     _, events = opening(probe, {"FUSETUI_CACHE": "off"})
     per_event = probe.stat().st_size / events
     for count in counts:
@@ -217,6 +222,7 @@ def growth_rows(
         rows.append([f"{events:,}", f"{taken:.2f} s", f"{taken / events * 1e6:.2f} us"])
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
         file.unlink()
+
     return ["events", "open_trace", "per event"], rows
 
 
@@ -268,7 +274,9 @@ def machine() -> str:
         model = (
             Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
         )
+
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+
     return (
         f"Measured on {model} with Python {platform.python_version()}; the load average "
         f"before the run was {loads}."
@@ -308,6 +316,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="*", default=[10**5, 10**6, 10**7])
     args = parser.parse_args()
     place = machine()
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = [_made(args.source, folder, size) for size in args.megabytes]
@@ -317,6 +326,7 @@ def main() -> None:
         for file in files:
             file.unlink()
         growth = markdown(*growth_rows(args.source, folder, args.events))
+
     text = (
         f"{place}\n\nTime of the whole process, in brackets as a share of orjson.loads:\n\n"
         f"{markdown(*speed)}\n\nMemory at the peak:\n\n{markdown(*memory)}\n\nGrowth:\n\n{growth}"

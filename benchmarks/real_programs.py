@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="put the table into the page"
     )
+
     given = parser.parse_args()
     kinds = [kind for kind in KINDS if kind.name in given.only]
     with ProcessPoolExecutor(given.jobs) as pool:
@@ -245,12 +246,15 @@ def main() -> None:
             outcomes = [tries[kind.name, way].result() for way in given.way]
             rows.append(f"| {kind.name} | {' | '.join(outcomes)} |")
             print(rows[-1], file=sys.stderr, flush=True)
+
     if given.write:
         rows = _with_rows_of_page(rows)
+
     head = f"| program | {' | '.join(NAMES[way] for way in given.way)} |\n"
     head += f"|---|{'---|' * len(given.way)}\n"
     table = head + "\n".join(rows) + "\n"
     print(table)
+
     if given.write:
         put(PAGE, "programs", table, __file__)
 
@@ -291,7 +295,9 @@ def tried(kind: Kind, way: str) -> str:
             sorted(outcome.folder.rglob("*.json")) if outcome.folder.is_dir() else []
         )
         right = [one for one in traces if WORK in one.read_bytes()]
+
     wanted = 1 if way == "app" else kind.processes
+
     if kind.reason:
         is_refused = outcome.code != 0 and not traces
         if is_refused and re.search(kind.reason, _final(outcome.said)):
@@ -300,8 +306,10 @@ def tried(kind: Kind, way: str) -> str:
         return (
             f"**not refused rightly**: exit code {outcome.code}, {len(traces)} traces"
         )
+
     if outcome.code == 0 and len(right) == len(traces) == wanted:
         return "recorded" if wanted == 1 else f"recorded, {wanted} of {wanted}"
+
     print(f"{kind.name}, {way}: {outcome.said}", file=sys.stderr)
     return f"**{len(right)} of {wanted} right**, exit code {outcome.code}"
 
@@ -330,6 +338,7 @@ def _run(kind: Kind, place: Path) -> Outcome:
     """Record a program with `fusetui run`, and end it once all of its processes have an
     outcome."""
     out = place / "traces"
+
     line = [
         *FUSETUI,
         "run",
@@ -349,6 +358,7 @@ def _run(kind: Kind, place: Path) -> Outcome:
             text = said.read_text(errors="replace")
             if len(OUTCOME.findall(text)) >= kind.processes:
                 (place / STOP).touch()
+
     code = child.returncode
     return Outcome(code, said.read_text(errors="replace"), out)
 
@@ -391,6 +401,7 @@ def _record(kind: Kind, place: Path) -> Outcome:
             wanted = ["--job", f"{place.name}.py"]
         line = [*FUSETUI, "record", "--no-open", *wanted, "--out", str(out)]
         done = subprocess.run(line, capture_output=True, text=True, cwd=place)
+
     return Outcome(done.returncode, done.stderr, out)
 
 
@@ -405,6 +416,7 @@ def _app(kind: Kind, place: Path) -> Outcome:
             saving.record(Record((listed or [child.pid])[0]), posted.append, never)
         finally:
             os.chdir(before)
+
     last = posted[-1]
     paths: Sequence[str] = last.keywords.get("paths", ())
     said = last.keywords.get("sentence", "")

@@ -48,6 +48,7 @@ def main() -> None:
     shapes = {"batch": 1, "seq": 8, "dim": 16, "hidden": 32}
     model, inputs = workload.model(shapes), workload.inputs(shapes)
     plain: list[int] = []
+
     cost: dict[tuple[str, ...], list[int]] = {options: [] for options in OPTIONS}
     nbytes: dict[tuple[str, ...], int] = {}
     for _ in range(ROUNDS):
@@ -55,12 +56,14 @@ def main() -> None:
         for options in OPTIONS:
             ns, nbytes[options] = _profiled(model, inputs, dict.fromkeys(options, True))
             cost[options].append(ns)
+
     rows = [f"| not profiled | {duration(min(plain))} | |"]
     for options in OPTIONS:
         name = ", ".join(f"`{option}`" for option in options) or "profiled, no option"
         rows.append(
             f"| {name} | {duration(min(cost[options]))} | {size(nbytes[options])} |"
         )
+
     head = "| recorded with | CPU time of a step | trace of a step |\n|---|---|---|\n"
     table = (
         head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
@@ -87,6 +90,7 @@ def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, i
             for _ in range(WARM_UP + STEPS):
                 times.append(_timed(model, inputs))
                 profiler.step()
+
     return _median(times), sizes[0] // STEPS
 
 

@@ -58,6 +58,7 @@ def repeated(graph: Graph, times: int) -> Graph:
     residual += np.where(from_origin & (lag >= 0), copy * span_ns, 0)
     source = np.where(from_origin, 0, source + copy * nodes)
     dur = column(graph.dur)
+
     return replace(
         graph,
         kind=column(graph.kind),
@@ -83,6 +84,7 @@ def main() -> None:
     print(
         "   of the file: s of its path, of a change, of all slices, share not understood"
     )
+
     for path in args.traces:
         trace = open_trace(path)
         measure_replay(Path(path).name, trace, args.items)
@@ -121,12 +123,14 @@ def measure_answers(trace: Trace) -> None:
     compute_slice_times(trace, graph, graph.recorded)
     measure_slack(graph, graph.recorded)
     slices_end = time.perf_counter()
+
     if change.abstains:
         kind = "none"
     elif change.is_doubtful:
         kind = "doubtful"
     else:
         kind = "plain"
+
     print(
         "  ",
         f"{path_end - begin:.2f}",

@@ -87,9 +87,11 @@ def record(name: str, folder: Path) -> Path:
     torch.manual_seed(0)
     step = PROGRAMS[name]()
     step()
+
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as recording:
         for _ in range(STEPS):
             step()
+
     path = folder / f"{name}.json"
     recording.export_chrome_trace(str(path))
     return path
@@ -106,6 +108,7 @@ def distinct_calls(trace: Trace, level: str) -> Iterator[tuple[Call, int]]:
     ns = own_times(table)
     if level == OUTERMOST:
         ns = np.where(outermost(trace, table), table.gpu_ns, 0)
+
     total_ns = np.bincount(table.group, weights=ns).astype(np.int64)
     for group in np.argsort(-total_ns, kind="stable").tolist():
         if not total_ns[group]:
@@ -140,6 +143,7 @@ def outcomes(trace: Trace, level: str, arguments: Sequence[str]) -> list[Outcome
             if call.kind is CallKind.OP:
                 path.write_text(script_of(call, "trace"), encoding="utf-8")
             asked.append((call, ns, path))
+
         made = [str(path) for call, _, path in asked if call.kind is CallKind.OP]
         results = run_all(made, arguments)
         for call, ns, path in asked:
@@ -147,6 +151,7 @@ def outcomes(trace: Trace, level: str, arguments: Sequence[str]) -> list[Outcome
             if not reason:
                 reason = problem(results[str(path)], arguments)
             answers.append(Outcome(call.op, ns, not reason, reason))
+
     return answers
 
 
@@ -168,6 +173,7 @@ def run_all(paths: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
     while len(results) < len(paths):
         rest = [path for path in paths if path not in results]
         command = [sys.executable, "-P", __file__, "--worker", *arguments]
+
         worker = subprocess.run(
             command, input="\n".join(rest), capture_output=True, text=True, check=False
         )
@@ -175,10 +181,12 @@ def run_all(paths: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
             if line.startswith("{"):
                 answer = json.loads(line)
                 results[answer["path"]] = answer
+
         if worker.returncode:
             left = [path for path in rest if path not in results]
             if left:
                 results[left[0]] = {"error": f"ended by {worker.returncode}"}
+
     return results
 
 
@@ -189,6 +197,7 @@ def work(arguments: Sequence[str]) -> None:
         path = line.strip()
         said, complained = StringIO(), StringIO()
         sys.argv = [path, "--json", "--check-only", *arguments]
+
         try:
             with redirect_stdout(said), redirect_stderr(complained):
                 runpy.run_path(path, run_name="__main__")
@@ -196,6 +205,7 @@ def work(arguments: Sequence[str]) -> None:
             pass
         except Exception as error:
             print(repr(error), file=complained)
+
         texts = said.getvalue().splitlines()
         result = json.loads(texts[0]) if texts else {"error": complained.getvalue()}
         print(json.dumps({**result, "path": path}), flush=True)
@@ -250,10 +260,12 @@ def main() -> None:
     parser.add_argument("--put", action="store_true")
     parser.add_argument("--worker", action="store_true")
     parser.add_argument("--device")
+
     args = parser.parse_args()
     if args.worker:
         work(("--device", args.device))
         return
+
     with tempfile.TemporaryDirectory() as temporary:
         paths = [Path(path) for path in args.meta]
         arguments = ON_META
@@ -264,6 +276,7 @@ def main() -> None:
             os.makedirs(folder, exist_ok=True)
             paths = [record(name, folder) for name in args.only or PROGRAMS]
             arguments = ON_CPU
+
         levels = (OUTERMOST, INNERMOST) if args.meta else (INNERMOST,)
         rows = []
         for path in paths:
@@ -273,6 +286,7 @@ def main() -> None:
                 name = path.name.partition(".json")[0]
                 rows.append(row_of(name, level, answers))
                 print_row(rows[-1], answers)
+
     if args.put:
         name = "reproducing-meta" if args.meta else "reproducing"
         put(PAGE, name, "\n".join(table_of(rows)), __file__)

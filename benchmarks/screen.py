@@ -142,6 +142,7 @@ def typed(trace: str) -> Typed:
             screens.append((frames, screen.text))
         finally:
             program.close()
+
     (frames, once), (_, apart) = screens
     return Typed(frames, once == apart)
 
@@ -154,7 +155,9 @@ def late(trace: str) -> int:
     try:
         for key in "0wwww":
             program.press(key)
+
         keys = "dddddddddaaaaaaaaa" * 10
+
         began = time.perf_counter()
         taken = pressed = 0
         while pressed < len(keys):
@@ -165,10 +168,12 @@ def late(trace: str) -> int:
             if now * RATE > taken and select.select([program.master], [], [], 0)[0]:
                 taken += len(os.read(program.master, PIECE))
             time.sleep(0.0005)
+
         rest = b""
         while select.select([program.master], [], [], 0.3)[0]:
             rest += os.read(program.master, PIECE)
             time.sleep(PIECE / RATE)
+
         return max(0, rest.count(FRAME) - 1)
     finally:
         program.close()
@@ -212,6 +217,7 @@ def measured(trace: str) -> str:
         cpu, written = idle(program)
     finally:
         program.close()
+
     first = list(at_once(trace))
     rows = [row(*walk) for walk in (*found.items(), ("zoom and pan, at first", first))]
     burst = typed(trace)
@@ -240,6 +246,7 @@ def ratios(smaller: str, larger: str) -> str:
     finally:
         for program in programs:
             program.close()
+
     return markdown(
         [("the same picture", "median ms, smaller", "larger", "ratio"), *rows]
     )
@@ -286,6 +293,7 @@ def main() -> None:
     compared = [ratios(*args.traces[:2])] if len(parts) > 1 else []
     text = "\n\n".join((place, *parts, *compared))
     print(text)
+
     if args.put:
         put(PAGE, "screen", text, __file__)
 

@@ -60,10 +60,12 @@ def main() -> int:
     parser.add_argument("--megabytes", metavar="MB", type=int)
     parser.add_argument("--warning", action="store_true")
     parser.add_argument("--against", metavar="SRC", type=Path)
+
     args = parser.parse_args()
     if args.warning:
         measure_warnings(args.traces, args.against)
         return 0
+
     all_same = True
     with tempfile.TemporaryDirectory() as folder:
         traces = list(args.traces)
@@ -74,6 +76,7 @@ def main() -> int:
         for number, trace in enumerate(traces):
             is_same = measure(trace, Path(folder) / f"{number}.json.gz")
             all_same = all_same and is_same
+
     return 0 if all_same else 1
 
 
@@ -91,10 +94,13 @@ def measure_warnings(traces: Sequence[Path], other_src: Path | None) -> None:
     first time and again, by each tree. The trees take turns, and the least time counts.
     """
     own_src = Path(os.environ["PYTHONPATH"]) if "PYTHONPATH" in os.environ else None
+
     trees = [own_src]
     if other_src is not None:
         trees.append(other_src)
+
     print(f"{'trace':40}" + f"{'first ms':>10}{'again ms':>10}" * len(trees))
+
     for trace in traces:
         turns: list[list[int]] = []
         for _ in range(TURNS):
@@ -113,6 +119,7 @@ def warning(trace: Path, src: Path | None) -> list[int]:
     environment = dict(os.environ)
     if src is not None:
         environment["PYTHONPATH"] = str(src)
+
     process = subprocess.run(
         [sys.executable, "-P", "-c", WARNING_PROGRAM, str(trace)],
         capture_output=True,
@@ -130,9 +137,11 @@ def measure(trace: Path, out: Path) -> bool:
         [*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True
     )
     seconds = time.perf_counter() - begin
+
     if process.returncode:
         print(f"{trace.name}: {process.stderr.strip()}")
         return False
+
     # the peak of all processes so far
     peak_bytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     megabytes = len(open_source(str(trace)).document) / 1e6

@@ -92,6 +92,7 @@ def main() -> None:
         "| file | size | events | fusetui | pickle | share | memory, sizes of the file | pickle |"
     ]
     lines.append("| --- " * 8 + "|")
+
     lines += [row(path.stem, path, args.runs) for path in args.files]
     with tempfile.TemporaryDirectory() as folder:
         for protocol, depth, copied in MADE:
@@ -106,7 +107,9 @@ def main() -> None:
                     args.runs,
                 )
             )
+
     print(text := "\n".join(lines))
+
     if args.put:
         put(PAGE, "snapshots", text, __file__)
 

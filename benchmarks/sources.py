@@ -76,10 +76,13 @@ def compared(experiment: str, folder: Path) -> str:
     figures = [figure for figure in known.figure if figure.experiment == experiment]
     if not figures:
         return ""
+
     columns = [Column(name, left=True) for name in ("figure", "source", "here", "why")]
+
     rows: list[tuple[str, ...]] = []
     for figure in figures:
         rows += _rows(figure, folder)
+
     sources = dict.fromkeys(known.sources[figure.source] for figure in figures)
     lines = [table(columns, rows), ""]
     lines += [f"Source: {source}." for source in sources]
@@ -108,6 +111,7 @@ def _make_trend_row(figure: Figure, folder: Path) -> tuple[str, ...]:
         if speedup is None:
             return what, said(figure), NOTHING, NOTHING
         speedups.append(speedup)
+
     listed = ", ".join(f"{speedup:.2f}x" for speedup in speedups)
     verdict = "yes" if falls(speedups) else "no"
     return what, said(figure), f"{listed}: {verdict}", NOTHING
@@ -148,16 +152,20 @@ def _name_figure(figure: Figure, point: str) -> str:
     for name in figure.variants:
         in_source = NAMES_IN_SOURCE.get(name)
         names.append(f"{name} ({in_source})" if in_source else name)
+
     if figure.kernels:
         text = f"kernels of {names[0]}"
     elif figure.kernel:
         text = f"{figure.kernel} in {names[0]}"
     else:
         text = f"{names[0]} against {names[1]}"
+
     if figure.weights:
         text = f"bytes of weights of {text}"
+
     if figure.flop:
         text = f"FLOP of {text}"
+
     return f"{text}, {point}" if point else text
 
 
@@ -166,16 +174,21 @@ def said(figure: Figure) -> str:
     1.5x and at most 3x`."""
     if figure.said:
         return figure.said
+
     if figure.seconds:
         fast, slow = figure.seconds
         return f"{slow / fast:.1f}x"
+
     if figure.times is not None:
         return f"{figure.times:g}x"
+
     bounds = []
     if figure.least:
         bounds.append(f"at least {figure.least:g}x")
+
     if figure.most:
         bounds.append(f"at most {figure.most:g}x")
+
     return " and ".join(bounds)
 
 
@@ -184,15 +197,19 @@ def _measure_here(figure: Figure, folder: Path) -> tuple[str, str]:
     variants is missing."""
     if not folder.is_dir():
         return NOTHING, NOTHING
+
     run = read_run(folder)
+
     variants = _variants_that_ran(run)
     if any(name not in variants for name in figure.variants):
         return NOTHING, NOTHING
+
     traces = {}
     reasons = []
     for name in figure.variants:
         traces[name] = open_trace(str(folder / f"{name}.json.gz"), cached=False)
         reasons.append(f"{name}: {reason(why(traces[name]))}")
+
     return _compute_figure(figure, run, variants, traces), "; ".join(reasons)
 
 
@@ -205,16 +222,20 @@ def _compute_figure(
     """Return our figure as text, and whether a claim of the source holds here."""
     if figure.kernels:
         return f"{variants[figure.kernels].kernels_per_step:g}"
+
     if figure.weights:
         many, few = (variants[name].weight_bytes for name in figure.weights)
         return f"{many / few:.1f}x" if many and few else NOTHING
+
     if figure.flop:
         many_flop, few_flop = (count_flop(run, name) for name in figure.flop)
         return f"{many_flop / few_flop:.1f}x"
+
     if figure.kernel:
         if run.device_kind != "cuda":
             return NOTHING
         return _mean_kernel_time(traces[figure.of], figure.kernel)
+
     fast, slow = figure.faster
     times = _compute_time_ratio(slow=variants[slow], fast=variants[fast])
     return NOTHING if times is None else f"{times:.2f}x{answer(figure, times)}"
@@ -232,6 +253,7 @@ def count_flop(run: SavedRun, name: str) -> int:
         inputs = workload.inputs(run.shapes)
         with FlopCounterMode(display=False) as counter:
             model(*inputs)
+
     return int(counter.get_total_flops())
 
 
@@ -264,6 +286,7 @@ def reason(breakdown: Why) -> str:
         return ", ".join(make_account_parts(breakdown)[:2])
     if not breakdown.cpu:
         return NOTHING
+
     thread = max(breakdown.cpu, key=lambda thread: thread.op_ns)
     span_ns = max(thread.span_ns, 1)
     parts = [

@@ -95,6 +95,7 @@ def measured(state: State, keys: Sequence[str]) -> list[float]:
             draw(state)
 
         found.append(seconds(press))
+
     return found
 
 

@@ -122,6 +122,7 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
 
     if precision == "tf32" and not has_tf32(arch):
         return {}
+
     with multiplied(precision) as dtype:
         if precision != "tf32":
             add(of_mlp("fused", {}, dtype, arch), {})
@@ -130,6 +131,7 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
                 add(of_mlp("fused-gemm", sizes, dtype, arch), sizes)
             for sizes in sizes_of("partitioned-linear"):
                 add(of_forms(sizes, dtype, arch), sizes)
+
     return dict(found.values())
 
 
@@ -142,19 +144,23 @@ def row(arch: str, kernel: str, precisions: Sequence[str]) -> tuple[str, ...] | 
         for launch, sizes in everything(arch, precision).items():
             if launch.kernel != kernel:
                 continue
+
             try:
                 code = compiled(launch, arch)
             except Exception as error:  # whatever the compiler finds to say
                 wrong[f"{precision}, {sizes}: {str(error).splitlines()[0][:60]}"] = None
                 continue
+
             codes.append(code)
             found = violations(launch, code, arch, precision)
             print(
                 arch, precision, kernel, sizes, code, found, file=sys.stderr, flush=True
             )
             wrong |= {f"{precision}, {sizes}: {one}": None for one in found}
+
     if not (codes or wrong):
         return None
+
     return (
         arch,
         kernel.replace("_", " "),
@@ -207,7 +213,9 @@ def search(arch: str, precision: str, kind: str) -> Tile:
                     for sizes in (BIG, *sizes_of("partitioned-linear"))
                 ]
             )
+
         shared, wrong = _shared(dict.fromkeys(chain(*made)), arch, precision)
+
         print(
             f"{arch} {precision} {kind} {tile[:5]}: {wrong}",
             file=sys.stderr,
@@ -215,6 +223,7 @@ def search(arch: str, precision: str, kind: str) -> Tile:
         )
         if not wrong:
             return tile._replace(shared=shared)
+
     raise RuntimeError(f"no tile of {kind} compiles clean for {arch} in {precision}")
 
 
@@ -232,6 +241,7 @@ def _shared(
         if wrong := violations(launch, code, arch, precision):
             return most, wrong
         most = max(most, code.shared)
+
     return most, []
 
 
@@ -243,8 +253,10 @@ def _candidates(
     item = DTYPES.get(precision, torch.float32).itemsize
     amd = arch.startswith("gfx")
     threads = 64 if amd else 32
+
     if arch in WGMMA:
         tiles = sorted(tiles, key=lambda tile: (-tile[0] * tile[1], -tile[1]))
+
     for (m, n), depth, stages in product(tiles, DEPTH_BYTES, (2,) if amd else (4, 3)):
         if (m + n) * depth * (stages - 1) <= SHARED[arch]:
             for warps in (8, 4):
@@ -275,6 +287,7 @@ def write_tiles(architectures: Sequence[str]) -> None:
             lines.append(f'  "{arch}": {json.dumps(found)}')
         rows = ",\n".join(lines)
         kinds.append(f' "{kind}": {{\n{rows}\n }}')
+
     written = ",\n".join((f' "triton": "{triton.__version__}"', *kinds))
     TABLE.write_text(f"{{\n{written}\n}}\n", encoding="utf-8")
 
@@ -289,17 +302,20 @@ def main() -> None:
     parser.add_argument("--type", action="append", choices=PRECISIONS)
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--write", action="store_true")
+
     options = parser.parse_args()
     architectures = options.arch or ARCHITECTURES
     if options.tiles:
         write_tiles([arch for arch in architectures if arch not in NO_GEMM])
         return
+
     wanted = options.type or PRECISIONS
     made = (
         row(arch, kernel, wanted) for arch, kernel in product(architectures, KERNELS)
     )
     text = table(COLUMNS, [one for one in made if one])
     print(text)
+
     if options.write:
         put(PAGE, "triton-code", f"```\n{text}\n```", __file__)
 

@@ -73,14 +73,17 @@ def main() -> None:
     if options.record:
         record(options.record[0], options.rounds, Path(options.record[1]))
         return
+
     found = []
     with TemporaryDirectory() as folder:
         for name, change in names():
             if not options.only or name in options.only:
                 found.append(tried(name, change, options.rounds, Path(folder)))
                 sys.stderr.write(row(found[-1]) + "\n")
+
     text = table(found)
     sys.stdout.write(text)
+
     if not options.print:
         put(PAGE, "CPU programs", text, __file__)
 
@@ -114,6 +117,7 @@ def record(name: str, rounds: int, folder: Path) -> None:
     torch.manual_seed(0)
     (case,) = (one for one in CASES if one.make.__name__ == name)
     programs = {variant: case.make(variant == FIRST) for variant in VARIANTS}
+
     plan = schedule(wait=0, warmup=WARM_UP, active=STEPS, repeat=1)
     quiet = 0
     for number in range(TRIES * rounds):
@@ -121,6 +125,7 @@ def record(name: str, rounds: int, folder: Path) -> None:
         for variant, step in programs.items():
             path = str(folder / f"{variant}{number}.json")
             began, before = perf_counter_ns(), _stood()
+
             with profile(
                 activities=[ProfilerActivity.CPU],
                 schedule=plan,
@@ -132,8 +137,11 @@ def record(name: str, rounds: int, folder: Path) -> None:
                 for _ in range(WARM_UP + STEPS):
                     step()
                     profiler.step()
+
             stood = max(stood, (_stood() - before) / (perf_counter_ns() - began))
+
         (folder / f"{number}.stood").write_text(str(stood), encoding="utf-8")
+
         quiet += stood < QUIET
         if quiet == rounds:
             return
@@ -167,6 +175,7 @@ def tried(name: str, change: str, rounds: int, into: Path) -> Outcome:
     command = [sys.executable, "-P", __file__, "--record", name, str(folder)]
     subprocess.run([*command, "--rounds", str(rounds)], check=True, capture_output=True)
     stood = {path.stem: float(path.read_text()) for path in folder.glob("*.stood")}
+
     chosen = sorted(stood, key=lambda number: stood[number])[:rounds]
     outcome = Outcome(name, change, [], [], [], stood[chosen[-1]])
     for number in chosen:
@@ -174,6 +183,7 @@ def tried(name: str, change: str, rounds: int, into: Path) -> Outcome:
         outcome.before.append(median_step(first))
         outcome.after.append(median_step(second))
         outcome.predictions.append(by_command(first, [change]))
+
     return outcome
 
 
@@ -205,9 +215,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
     head += "| --- " * 8 + "|\n"
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
+
     said = "There is no prediction"
     if errors:
         said = f"The mean absolute error is {100 * mean(errors):.1f} %"
+
     about = (
         f"{said}; fusetui gives no answer for {silent} of {len(outcomes)} programs. "
         f"Measured with PyTorch {torch.__version__}."

@@ -139,13 +139,17 @@ def _trained(
         batch = batches()
         if before is not None:
             before(batch)
+
         optimizer.zero_grad()
+
         out = model(batch)
         if last is not None:
             out = last(out)
+
         loss = out.square().mean()
         loss.backward()
         optimizer.step()
+
         if after is not None:
             after(loss.detach())
 

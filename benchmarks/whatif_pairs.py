@@ -110,6 +110,7 @@ def main() -> None:
     rows = [HEAD, "| --- " * HEAD.count(" | ") + "| --- |", *map(row, pairs), "", said]
     table = "\n".join(rows)
     print(table)
+
     if "--print" not in sys.argv:
         put(PAGE, "real pairs", table + "\n", __file__)
 

@@ -57,10 +57,13 @@ def main() -> int:
             if kind in options.kinds and change in options.changes:
                 results.append(tried(kind, seed, change, Path(folder)))
                 tell(results[-1])
+
     text = table(results)
     sys.stdout.write(text)
+
     if not options.print:
         put(PAGE, "invented programs", text, __file__)
+
     return 0 if all(map(is_as_promised, results)) else 1
 
 
@@ -137,6 +140,7 @@ def _figures_of(results: Sequence[Result]) -> list[str]:
     moved = [one.after / one.before - 1 for one in same]
     other = [one.other for one in results if one.other is not None]
     silent = sum(one.noisy.abstained for one in results)
+
     return [
         str(len(results)),
         f"{exact} of {len(numbers)}",

@@ -61,6 +61,7 @@ def command(python: str, arch: str, out: Path) -> list[str]:
     line += ["--implementation", "cp", "--python-version", python]
     for platform in list_platforms(arch):
         line += ["--platform", platform]
+
     return [*line, *requirements()]
 
 
@@ -75,14 +76,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "wheels")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+
     for old in options.out.glob("*.whl"):
         old.unlink()
+
     code = subprocess.run(command(options.python, options.arch, options.out)).returncode
     if code:
         sys.exit(code)
+
     (options.out / "requirements.txt").write_text("\n".join(requirements()) + "\n")
     sizes = [wheel.stat().st_size for wheel in options.out.glob("*.whl")]
     print(f"{len(sizes)} wheels in {options.out}, {sum(sizes) / 2**20:.1f} MiB")
+
     if sum(sizes) > MOST_BYTES:
         sys.exit(f"that is more than {MOST_BYTES // 2**20} MiB")
 

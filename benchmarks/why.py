@@ -81,9 +81,11 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
     from the cache without what `why` keeps."""
     file = made(source, folder, events)
     count, length = events_of(file), file.stat().st_size
+
     cache = folder / "cache"
     for name in COMMANDS:
         seconds(name, file, cache)
+
     found = []
     for title, where in (("read", None), ("from the cache", cache), (FIRST, cache)):
         turns = []
@@ -91,6 +93,7 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
             if title == FIRST:
                 forget(cache)
             turns.append([seconds(name, file, where) for name in COMMANDS])
+
         best = [
             Seconds(*map(min, zip(*of, strict=True))) for of in zip(*turns, strict=True)
         ]
@@ -99,6 +102,7 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
         found.append(
             [name, f"{count:,}", size(length), title, *map(str, best), *shares]
         )
+
     file.unlink()
     return found
 
@@ -122,11 +126,13 @@ def both(
             folder / f"cache{n}" if title != "read" else None
             for n in range(len(checkouts))
         ]
+
         sides = list(zip(places, checkouts, strict=True))
         # the second one takes from the cache what the first one left
         for _ in range(2):
             for cache, checkout in sides:
                 seconds("summary", file, cache, checkout)
+
         turns = [
             [seconds("summary", file, *side) for side in sides] for _ in range(repeat)
         ]
@@ -134,6 +140,7 @@ def both(
         found.append(
             f"{source.name} {title}: {this:.2f} s here, {that:.2f} s there, of the CPUs"
         )
+
     return found
 
 
@@ -178,6 +185,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=4_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="the root of another checkout")
+
     args = parser.parse_args()
     if args.beside:
         with tempfile.TemporaryDirectory() as name:
@@ -185,7 +193,9 @@ def main() -> None:
                 told = both(source, args.beside, Path(name), args.events, args.repeat)
                 print("\n".join(told), flush=True)
         return
+
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+
     lines = []
     with tempfile.TemporaryDirectory() as name:
         for source in args.source:
@@ -195,6 +205,7 @@ def main() -> None:
                 file=sys.stderr,
                 flush=True,
             )
+
     head = (
         "The table shows wall-clock times, with CPU times in parentheses. The machine had "
         f"{os.cpu_count()} cores; the load average before the run was {loads}."

@@ -104,6 +104,7 @@ def capture(
     """
     if options.sweep:
         return run_sweep(workload, options, out, prints_json)
+
     record, folder = measure(workload, options, out, Progress())
     outcome = RunOutcome(
         folder=folder,
@@ -115,6 +116,7 @@ def capture(
     if prints_json:
         emit(encode_json(record).decode().rstrip("\n"))
         return outcome
+
     shown_folder = printable(shlex.quote(str(folder)))
     lines = [
         format_run(record),
@@ -123,8 +125,10 @@ def capture(
     ]
     if any(folder.glob("*.pickle")):
         lines.append(f"See what held memory: fusetui memory {shown_folder}")
+
     if options.compare:
         lines.append(f"Compare them with: fusetui diff {shown_folder}")
+
     emit("\n".join(lines))
     return outcome
 
@@ -136,6 +140,7 @@ def measure(
     folder. The folder is `out`, or a free name, and is reserved before anything is
     measured. Raises CaptureError."""
     check_request(workload, options)
+
     with silence_known_warnings(), keep_working_directory():
         device = find_device(options.device)
 
@@ -147,6 +152,7 @@ def measure(
 
         with select_gpu(device), folder_to_fill(claim_folder) as claim:
             record = _run_workload(workload, options, device, claim.part, progress)
+
     return record, claim.out
 
 
@@ -155,24 +161,31 @@ def check_request(workload: str, options: Options) -> None:
     torch, whose import takes seconds. Of the user's own code only the options are
     checked, as its shapes and variants are not known yet."""
     check_options(options)
+
     for guess in options.expect:
         before, colon, after = guess.partition(":")
         parse_guess(after if colon else before)
+
     if ":" in workload:  # the user's own code
         return
+
     if workload not in kernels.names():
         workload_names = ", ".join(kernels.names())
         raise CaptureError(
             f"Unknown workload '{workload}': use one of {workload_names}."
         )
+
     outline = kernels.outline(workload)
     variants = choose_variants(
         workload, outline.available, options.variants, outline.missing
     )
+
     guesses_by_variant(options.expect, variants)
     if options.compare and len(variants) < 2:
         raise CaptureError("--compare needs two variants.")
+
     parse_shapes(options.shapes, outline.gpu_shapes)
+
     if options.sweep:
         parse_sweep(options.sweep, list(outline.gpu_shapes), outline.sweeps)
 
@@ -186,6 +199,7 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
 
     if job.is_target(workload):
         return job.make_user_job(workload, options, device)
+
     definition = kernels.get(workload)
     try:
         return job.make_workload_job(definition, options, device)
@@ -209,11 +223,14 @@ def _run_workload(
     from .run import Runner
 
     code_folder = find_code_folder(workload)
+
     with progress.phase(f"preparing {workload} on {device.kind}"):
         job = make_job(workload, options, device)
+
     if job.shapes_shrunk:
         shapes = describe_shapes(job.shapes)
         progress.say(f"no GPU in use, so shapes are smaller: {shapes}")
+
     record = Runner(job, options, device, progress).run(folder, code_folder)
     if not record.measured:
         reasons = [
@@ -222,6 +239,7 @@ def _run_workload(
             if isinstance(variant, Failed)
         ]
         raise CaptureError(f"Nothing was captured: {' '.join(reasons)}")
+
     write_file(folder / RECORD_NAME, encode_json(record))
     return record
 
@@ -239,8 +257,10 @@ def run_sweep(
     CaptureError too, and leaves nothing behind.
     """
     check_request(workload, options)
+
     with keep_working_directory():
         points = _parse_points(workload, options.sweep)
+
     point_options = dataclasses.replace(
         options, sweep=(), seconds=options.timing_seconds
     )
@@ -250,6 +270,7 @@ def run_sweep(
     _read_saved_runs(
         folder, points
     )  # reports an unreadable point before others are run
+
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
@@ -263,9 +284,11 @@ def run_sweep(
         rows = list(_make_rows(runs))
         _replace(folder / SWEEP_NAME, encode_json({"asked": identity, "rows": rows}))
         _replace(folder / CSV_NAME, format_sweep_csv(rows).encode())
+
     if not runs:
         _remove_empty_sweep(folder)
         raise CaptureError("No point of the sweep was captured.")
+
     wrong_guesses = _find_wrong_guesses(runs)
     if prints_json:
         emit((folder / SWEEP_NAME).read_text(encoding="utf-8").rstrip("\n"))
@@ -273,6 +296,7 @@ def run_sweep(
         _print_sweep(folder, runs)
         if wrong_guesses:
             emit("\n".join(["", *map(printable, wrong_guesses)]))
+
     return RunOutcome(
         folder=folder,
         right=not wrong_guesses,
@@ -321,19 +345,23 @@ def _find_sweep_folder(
             for folder in numbered_paths(first_folder)
             if _make_sweep_folder(folder, identity)
         )
+
     if _make_sweep_folder(out, identity):
         return out
+
     try:
         saved_identity = read_json(out / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
         raise CaptureError(
             f"{out} exists and is not a sweep: choose another --out."
         ) from error
+
     if saved_identity != identity:
         difference = _describe_difference(saved_identity, identity)
         raise CaptureError(
             f"{out} contains another sweep, with {difference}: choose another --out."
         )
+
     return out
 
 
@@ -365,11 +393,13 @@ def _make_sweep_folder(folder: Path, identity: Mapping[str, Any]) -> bool:
         return False
     except OSError as error:
         raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
+
     try:
         _replace(folder / SWEEP_NAME, encode_json({"asked": identity, "rows": []}))
     except CaptureError:
         folder.rmdir()
         raise
+
     return True
 
 
@@ -398,8 +428,10 @@ def _run_point(
     if os.path.lexists(point_folder):
         progress.say(f"{name} ({position}): already captured")
         return
+
     progress.say(f"{name} ({position})")
     sizes = [f"{axis_option(axis)}={size}" for axis, size in point.items()]
+
     point_options = dataclasses.replace(options, shapes=[*options.shapes, *sizes])
     try:
         measure(workload, point_options, out=point_folder, progress=progress)
@@ -421,6 +453,7 @@ def _read_saved_runs(folder: Path, points: Sequence[Point]) -> list[SweptRun]:
             raise CaptureError(
                 f"{error} To run the point again, move its folder."
             ) from error
+
     return runs
 
 
@@ -433,6 +466,7 @@ def _make_rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
     fields of ROW_FIELDS. What was not measured is None."""
     for point, variant in _iterate_variants(runs):
         step_ns = variant.step_ns
+
         row: dict[str, Any] = {
             **point,
             "variant": variant.name,
@@ -443,6 +477,7 @@ def _make_rows(runs: Sequence[SweptRun]) -> Iterator[dict[str, Any]]:
         }
         for name in ROW_FIELDS:
             row[name] = getattr(variant, name)
+
         yield row
 
 

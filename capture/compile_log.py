@@ -34,6 +34,7 @@ def logged(folder: Path | None) -> Iterator[None]:
     if handler is None:
         yield
         return
+
     import torch._inductor.config
     from torch._logging import _internal
 
@@ -41,7 +42,9 @@ def logged(folder: Path | None) -> Iterator[None]:
     level_before = getattr(trace_config, "provenance_tracking_level", None)
     if level_before is not None:
         trace_config.provenance_tracking_level = max(level_before, PROVENANCE_LEVEL)
+
     _internal.trace_log.addHandler(handler)
+
     try:
         yield
     finally:

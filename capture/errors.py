@@ -47,15 +47,18 @@ def describe_failure(error: BaseException) -> str:
         return "it ran out of memory: use smaller shapes."
     if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in causes):
         return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
+
     for cause in causes:
         if isinstance(cause, CaptureError):
             return str(cause)
+
     innermost = causes[-1]
     text = _format_error(innermost)
     if any(type(cause).__module__.startswith(_COMPILER_PACKAGES) for cause in causes):
         text = f"it could not be compiled: {text}"
     else:
         text += _find_user_line(innermost)
+
     return clip(text, _MAX_SENTENCE_CHARS, "...")
 
 
@@ -90,6 +93,7 @@ def _find_user_line(error: BaseException) -> str:
     import torch
 
     torch_folder = Path(torch.__file__).resolve().parent
+
     not_the_users = (_CAPTURE_FOLDER, _KERNELS_FOLDER, torch_folder)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename).resolve()
@@ -97,6 +101,7 @@ def _find_user_line(error: BaseException) -> str:
             continue
         if not any(path.is_relative_to(folder) for folder in not_the_users):
             return f" ({path.name}, line {frame.lineno})"
+
     return ""
 
 
@@ -136,8 +141,10 @@ class Progress:
 
         thread = threading.Thread(target=redraw, name="fusetui progress", daemon=True)
         self._write(f"{title} ... ")
+
         if is_terminal:
             thread.start()
+
         outcome = "stopped"
         try:
             yield

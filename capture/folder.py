@@ -65,12 +65,14 @@ class FolderClaim:
             raise CaptureError(
                 f"{out} is not a valid name for a new folder: choose another --out."
             )
+
         try:  # the same folder whatever the working directory becomes
             self._absolute_out = out.absolute()
         except OSError as error:
             raise CaptureError(
                 f"The working directory no longer exists: {error.strerror}."
             ) from error
+
         self.part = self._absolute_out.with_name(f".{self._absolute_out.name}.part")
         self._owner = os.getpid()
         self._raise_if_taken()
@@ -80,6 +82,7 @@ class FolderClaim:
         ]
         self._marker = self._make_part()
         _open_claims.add(self)
+
         try:  # another capture may have finished since
             self._raise_if_taken()
         except TakenError:
@@ -92,6 +95,7 @@ class FolderClaim:
         and so on, and CaptureError is raised too."""
         if os.getpid() != self._owner:
             return
+
         final_folder = next(
             path
             for path in numbered_paths(self._absolute_out)
@@ -104,6 +108,7 @@ class FolderClaim:
             raise CaptureError(
                 f"Cannot write to {final_folder}: {error.strerror}."
             ) from error
+
         self._unlock()
         if final_folder != self._absolute_out:
             raise CaptureError(
@@ -145,6 +150,7 @@ class FolderClaim:
             raise CaptureError(
                 f"Cannot write to {self.out.parent}: {error.strerror}."
             ) from error
+
         try:
             return _make_marker(self.part)
         except OSError as error:
@@ -224,16 +230,19 @@ def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
         return False
     if not _lock(marker):  # its capture is alive
         return False
+
     text = _make_marker_text()
     if os.pread(marker, len(text) + 1, 0) != text:
         return False
     # A capture that finished before we had the lock has renamed the folder.
     if not os.path.samestat(os.stat(part / MARKER), os.fstat(marker)):
         return False
+
     for name in os.listdir(folder):
         state = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(state.st_mode):
             return False
+
     return True
 
 

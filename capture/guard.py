@@ -30,6 +30,7 @@ def keep_working_directory() -> Iterator[None]:
         folder: str | None = os.getcwd()
     except OSError:  # it was removed
         folder = None
+
     try:
         yield
     finally:
@@ -69,10 +70,12 @@ def _exit_child(error: BaseException | None) -> NoReturn:
     elif error is not None:
         traceback.print_exception(error)
         code = 1
+
     for stream in (sys.stdout, sys.stderr):
         # a stream may be closed, or replaced by the user's code
         with suppress(Exception):
             stream.flush()
+
     os._exit(code)
 
 
@@ -131,13 +134,16 @@ class _EndingHandlers:
         self._thread = threading.Thread(target=self._watch_pipe, daemon=True)
         _register_fork_hooks()
         _active.add(self)
+
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on
             self._set_wakeup_pipe()
+
         for number in _ENDING_SIGNALS:
             handler = signal.getsignal(number)
             if handler is signal.SIG_DFL or callable(handler):
                 self._previous_handlers[number] = handler
                 signal.signal(number, self._handle_signal)
+
         self._thread.start()
 
     def _set_wakeup_pipe(self) -> None:

@@ -107,6 +107,7 @@ def make_workload_job(
         for tensor in workload.inputs(shapes)
     ]
     gradient, reference = _compute_reference(model, inputs, options.backward)
+
     copies = input_copies(inputs, device.cache_bytes, options.backward)
     trials = []
     for name in names:
@@ -119,6 +120,7 @@ def make_workload_job(
             unable=why_unable(variant, device),
         )
         trials.append(trial)
+
     return Job(
         workload=workload.name,
         summary=workload.summary,
@@ -140,8 +142,10 @@ def why_unable(variant: Variant, device: CaptureDevice) -> str | None:
         return NEEDS_GPU if variant.needs_gpu else None
     if device.capability is None or device.capability >= variant.capability:
         return None
+
     needed = _format_capability(variant.capability)
     available = _format_capability(device.capability)
+
     return (
         f"it needs compute capability {needed}, but this GPU has {available}, whose "
         "tensor cores Triton does not use."
@@ -161,15 +165,18 @@ def _compute_reference(
     both in float32. With `backward`, the answer includes gradients."""
     exact = copy.deepcopy(model).float()
     exact_inputs = [tensor.float() for tensor in inputs]
+
     copies = input_copies(exact_inputs, cache_bytes=0, backward=backward)
     dtype = next(model.parameters()).dtype
     with torch.no_grad():
         gradient = gradient_for(exact(*copies[0]), dtype)
+
     step: Step
     if backward:
         step = training_step(exact, "reference", copies, gradient)
     else:
         step = forward_step(exact, "reference", copies)
+
     with torch.set_grad_enabled(backward):
         result = run_step(step)
         return gradient, copy_answer(result, copies[0], exact)
@@ -231,18 +238,22 @@ def make_user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         raise CaptureError(
             "--mode applies only to built-in workloads: pass the mode to torch.compile."
         )
+
     build = load_build_function(target)
     shapes = parse_shapes(options.shapes, find_default_shapes(build))
     dtype = expand_dtype_name(options.dtype or "float32")
     context = _make_context(build, device, dtype, options)
     torch.manual_seed(SEED)
+
     try:
         with end_forked_children():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
         raise CaptureError(f"{target} failed: {describe_failure(error)}") from error
+
     functions = functions_of(built, target)
     names = choose_variants(target, functions, options.variants)
+
     return Job(
         workload=target,
         summary=(inspect.getdoc(build) or target).splitlines()[0],
@@ -263,6 +274,7 @@ def _make_user_trial(name: str, bound: BoundFunction) -> Trial:
     # torch.compile sets these attributes, the first on functions, the other on modules.
     compiles = hasattr(function, "_torchdynamo_orig_callable")
     compiles = compiles or hasattr(function, "_orig_mod")
+
     return Trial(
         name=name,
         build=lambda: function,
@@ -288,9 +300,11 @@ def load_build_function(target: str) -> Build:
         raise CaptureError(
             f"{source} cannot be imported: {describe_failure(error)}"
         ) from error
+
     build: Build | None = getattr(module, name, None)
     if build is None or not callable(build):
         raise CaptureError(f"{source} has no function '{name}'.")
+
     return build
 
 
@@ -322,6 +336,7 @@ def functions_of(built: object, target: str) -> dict[str, BoundFunction]:
         function = built[0] if isinstance(built, tuple) and built else built
         name = getattr(function, "__name__", type(function).__name__)
         built_by_name = {str(name).strip("<>"): built}  # `lambda` for `<lambda>`
+
     return {
         _check_name(str(name), target): _bind_arguments(item, target)
         for name, item in built_by_name.items()
@@ -335,11 +350,13 @@ def _bind_arguments(item: object, target: str) -> BoundFunction:
     arguments: object = ()
     if isinstance(item, tuple) and len(item) == 2:
         function, arguments = item
+
     if not callable(function) or not isinstance(arguments, tuple | list):
         raise CaptureError(
             f"{target} returned {type(item).__name__}: it must return a function, a pair of a "
             "function and the tuple of its arguments, or a dict of these."
         )
+
     return BoundFunction(function=function, arguments=tuple(arguments))
 
 
@@ -353,11 +370,14 @@ def _make_context(
         raise CaptureError(
             "--dtype has no effect here: the build function has no such parameter."
         )
+
     context: dict[str, Any] = {}
     if "device" in parameters:
         context["device"] = device.kind
+
     if "dtype" in parameters:
         context["dtype"] = getattr(torch, dtype)
+
     return context
 
 
@@ -366,9 +386,11 @@ def _import_file(path: Path) -> ModuleType:
     CaptureError if it is not a Python file, and what the file raises."""
     if not path.is_file():
         raise CaptureError(f"There is no file {path}.")
+
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CaptureError(f"{path} is not a Python file.")
+
     _add_to_import_path(path.resolve().parent)
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module

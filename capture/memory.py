@@ -53,6 +53,7 @@ def record_memory(
     if not is_wanted:
         yield
         return
+
     import torch
 
     memory = torch.cuda.memory
@@ -73,6 +74,7 @@ def record_memory(
 
     memory._record_memory_history(stacks=STACK_FRAMES, max_entries=MAX_HISTORY_ENTRIES)
     torch._C._cuda_attach_out_of_memory_observer(on_out_of_memory)
+
     try:
         yield
         if os.getpid() == owner:

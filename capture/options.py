@@ -187,16 +187,19 @@ def declared_options() -> Mapping[str, DeclaredOption]:
             metavar=option.metadata["metavar"],
             help=option.metadata["help"],
         )
+
     return options
 
 
 def check_options(options: Options) -> None:
     """Raise CaptureError if any option has a value that is not allowed."""
     check_device(options.device)
+
     for name in ALLOWED_VALUES:
         value = getattr(options, name)
         if value is not None:
             check_value(name, value)
+
     if options.steps is not None and options.steps < 1:
         raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
     # nan is refused too
@@ -267,6 +270,7 @@ def choose_variants(
                 f"install it with pip install {package}."
             )
         raise CaptureError(f"{owner} has no variant '{name}', only {', '.join(known)}.")
+
     return tuple(dict.fromkeys(wanted or known))
 
 
@@ -287,6 +291,7 @@ def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, 
                 f"--{typed} needs a positive whole number, not '{size}'."
             )
         shapes[axis] = int(size)
+
     return shapes
 
 
@@ -367,14 +372,17 @@ def parse_sweep(
             )
         else:
             ranges[axis] = parse_sizes(axis, sizes)
+
     points = []
     for combination in itertools.product(*ranges.values()):
         point = dict(zip(ranges, combination, strict=True))
         points.append(_add_shares(point, shares))
+
     if not ranges or len(points) > MAX_SWEEP_POINTS:
         raise CaptureError(
             f"--sweep needs between 1 and {MAX_SWEEP_POINTS} points, not {len(points)}."
         )
+
     return tuple(points)
 
 
@@ -394,11 +402,13 @@ def _split_sweep_terms(
                 raise CaptureError(
                     f"--sweep '{term}' is neither axis=sizes nor a preset: {preset_names}."
                 )
+
             axis = resolve_axis(typed, axes)
             if axis not in axes:
                 raise CaptureError(
                     f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}."
                 )
+
             yield axis, sizes
 
 
@@ -423,6 +433,7 @@ def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
             )
         last = _parse_swept_size(axis, words[-1])
         sizes += _continue_progression(axis, sizes[-2], sizes[-1], last)
+
     return tuple(dict.fromkeys(sizes))
 
 
@@ -459,6 +470,7 @@ def _add_shares(point: Point, shares: Mapping[str, _Share]) -> Point:
                 f"{divided_by}={point[divided_by]}."
             )
         sizes[axis] = total // point[divided_by]
+
     return sizes
 
 
@@ -475,7 +487,9 @@ def _continue_progression(axis: str, first: int, second: int, last: int) -> list
             size *= factor
         if last in (second, size):
             return sizes
+
     difference = second - first
     if difference > 0 and last > second and (last - second) % difference == 0:
         return list(range(second + difference, last, difference))
+
     raise CaptureError(f"--sweep {axis}: {first},{second},... never reaches {last}.")

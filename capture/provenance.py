@@ -68,6 +68,7 @@ def load_torch() -> Any:
     # ours.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
     try:
         import torch
     except ImportError as error:
@@ -75,6 +76,7 @@ def load_torch() -> Any:
             f"capture needs torch, which cannot be imported ({error}): "
             "install it with pip install 'fusetui[capture]'."
         ) from error
+
     return torch
 
 
@@ -95,11 +97,14 @@ def find_device(wanted: str) -> CaptureDevice:
     torch = load_torch()
     if wanted == "cpu":
         return _describe_cpu(torch)
+
     if torch.cuda.is_available():
         _, _, number = wanted.partition(":")
         return _describe_gpu(torch, int(number) if number else None)
+
     if wanted == "auto":
         return _describe_cpu(torch)
+
     raise CaptureError("torch finds no GPU: use --device cpu, or install a CUDA build.")
 
 
@@ -124,11 +129,14 @@ def _describe_gpu(torch: Any, index: int | None) -> CaptureDevice:
     if index is not None and index >= count:
         names = ", ".join(f"cuda:{number}" for number in range(count))
         raise CaptureError(f"torch does not find cuda:{index}, only {names}.")
+
     number = torch.cuda.current_device() if index is None else index
     properties = torch.cuda.get_device_properties(number)
+
     capability = None
     if not torch.version.hip:
         capability = torch.cuda.get_device_capability(number)
+
     return CaptureDevice(
         kind="cuda",
         name=torch.cuda.get_device_name(number),
@@ -153,10 +161,12 @@ def versions() -> dict[str, str | None]:
     """Return the versions of the software that a measurement depends on. None stands
     for what is not installed or not used by this torch."""
     torch = load_torch()
+
     triton = None
     # torch builds for CPUs come without triton
     with suppress(metadata.PackageNotFoundError):
         triton = metadata.version("triton")
+
     return {
         "fusetui": __version__,
         "python": platform.python_version(),
@@ -230,6 +240,7 @@ def scrub_command(argv: Sequence[str]) -> str | None:
     is_module = program.parts[-2:] == ("fusetui", "__main__.py")  # python -m fusetui
     if program.stem != "fusetui" and not is_module:
         return None
+
     scrubber = make_scrubber()
     words = ["fusetui"]
     for previous, word in pairwise(argv):
@@ -239,6 +250,7 @@ def scrub_command(argv: Sequence[str]) -> str | None:
         elif option == "--out" and equals:
             word = f"--out={scrubber.path(value)}"
         words.append(scrubber.scrub(word))
+
     return shlex.join(words)
 
 
@@ -267,10 +279,12 @@ def read_gpu_state() -> dict[str, Any]:
         "capability": f"{properties.major}.{properties.minor}",
     }
     fields = ",".join(_SMI_FIELDS)
+
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
     uuid = getattr(properties, "uuid", None)
     if uuid:  # the numbers of nvidia-smi ignore CUDA_VISIBLE_DEVICES
         command.append(f"--id=GPU-{uuid}")
+
     lines = _run_program(command)
     return state | parse_smi(lines.splitlines()[0] if lines else "")
 
@@ -302,6 +316,7 @@ def _run_program(command: Sequence[str]) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
+
     return process.stdout.strip()
 
 
@@ -316,11 +331,13 @@ def scrubbed_trace(trace: Path, trace_name: str) -> str:
     # first find the private words, as they may also occur before their first labeled
     # use
     document.learn()
+
     text = b"".join(document.text()).decode()
     if document.lost or document.keys_lost or document.ends_early:
         raise CaptureError(
             "The profiler wrote a damaged trace, which cannot be scrubbed."
         )
+
     return text
 
 

@@ -69,16 +69,20 @@ def parse_guess(guess: str) -> dict[str, int]:
                 f"'{term}' is not a valid expectation: write KIND=NUMBER, as in "
                 f"gemm=3, where KIND is one of {kind_names}."
             )
+
         match = _GUESS_TERM.match(term)
         if not match:
             raise CaptureError(
                 f"'{term}' is not a valid expectation: use a whole number, as in gemm=3."
             )
+
         expected[kind] = int(match[2])
+
     if not expected:
         raise CaptureError(
             '--expect is empty: use, for example, --expect "kernels=5 gemm=3".'
         )
+
     return expected
 
 
@@ -99,12 +103,15 @@ def guesses_by_variant(
             for variant in variants:
                 expected[variant] |= counts
             continue
+
         variant = prefix[1]
         if variant not in expected:
             raise CaptureError(
                 f"--expect names '{variant}', which is not among the variants run."
             )
+
         expected[variant] |= parse_guess(guess[prefix.end() :])
+
     return expected
 
 
@@ -318,6 +325,7 @@ def list_traces(folder: Path) -> Traces:
                     f"{folder / RECORD_NAME} lists '{clip(name, 60, '...')}', "
                     f"which {reason}: it is ignored."
                 )
+
     return Traces(found=tuple(traces), ignored=tuple(ignored.values()))
 
 
@@ -335,6 +343,7 @@ def explain_not_opened(folder: Path, name: str) -> str | None:
         return f"cannot be opened ({(error.strerror or str(error)).lower()})"
     except ValueError:  # a NUL in the name
         return "is not a file name"
+
     return None if is_regular else "is not a regular file"
 
 
@@ -352,6 +361,7 @@ def read_json(path: Path) -> Any:
             raise OSError(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
     except OSError as error:
         raise CaptureError(f"Cannot read {path}: {error.strerror or error}.") from error
+
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:

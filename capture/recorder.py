@@ -99,10 +99,12 @@ def record(
         plain=all_turns,
     )
     check_complete(all_turns)
+
     for name, document in divide_by_variant(all_turns.read_bytes(), rounds).items():
         plain = folder / f"{name}.json"
         write_file(plain, document)
         compress_trace(plain, folder / f"{name}.json.gz", options.scrub)
+
     all_turns.unlink()
 
 
@@ -121,6 +123,7 @@ def _profile_steps(
     """
     parent = os.getpid()
     synchronize = make_synchronizer(device_kind)
+
     profiler_steps: list[Sequence[Step]] = [unrecorded] * (WAIT_STEPS + WARM_UP_STEPS)
     profiler_steps += [[step] for step in recorded]
     with profiler(
@@ -131,6 +134,7 @@ def _profile_steps(
                 _run_annotated(step)
             synchronize()
             recording.step()
+
     exit_if_forked(parent)
 
 
@@ -157,6 +161,7 @@ def profiler(
     activities = [ProfilerActivity.CPU]
     if device_kind == "cuda":
         activities.append(ProfilerActivity.CUDA)
+
     return profile(
         activities=activities,
         record_shapes=options.record_shapes,
@@ -247,6 +252,7 @@ def divide_by_variant(
     turn_of_step = _list_turns(rounds)
     steps = _Steps(events, len(turn_of_step))
     variants = rounds[0] if rounds else ()
+
     texts_of: dict[str, list[bytes]] = {name: [] for name in variants}
     for event, text in zip(events, texts, strict=True):
         if event.is_metadata:
@@ -258,10 +264,12 @@ def divide_by_variant(
             turn = turn_of_step[step]
             renumbered = _renumber_step(bytes(text), event, turn.round_number)
             texts_of[turn.variant].append(renumbered)
+
     documents = {}
     for name, variant_texts in texts_of.items():
         trace_events = msgspec.Raw(b"[\n" + b",\n".join(variant_texts) + b"\n]")
         documents[name] = msgspec.json.encode({**keys, "traceEvents": trace_events})
+
     return documents
 
 
@@ -293,11 +301,13 @@ class _Steps:
         steps = [event for event in events if event.is_step_on_cpu]
         if len(steps) != count:
             raise ValueError(f"the profiler recorded {len(steps)} steps, not {count}")
+
         steps.sort(key=lambda step: step.ts)
         self._begins = [step.ts for step in steps]
         self._ends = [step.ts + step.dur for step in steps]
         self._by_name = {step.name: number for number, step in enumerate(steps)}
         self._by_correlation: dict[Any, int | None] = {}
+
         for event in events:
             is_cpu_slice = event.ph == "X" and not event.is_gpu_work
             if is_cpu_slice and event.correlation:

@@ -80,12 +80,15 @@ class Runner:
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
         torch._inductor.config.cpp.enable_kernel_profile = True
+
         with self._set_autograd():
             if self._options.compare:
                 variants = self._run_in_turns(folder)
             else:
                 variants = self._one_by_one(folder)
+
         job = self._job
+
         return make_record(
             self._device,
             self._options,
@@ -134,6 +137,7 @@ class Runner:
             self._attempt(trial, folder, partial(self._ready, folder=folder))
             for trial in self._job.trials
         ]
+
         steps: dict[str, Step] = {}
         failures: list[str] = []
         for attempt in attempts:
@@ -141,10 +145,12 @@ class Runner:
                 failures.append(f"{attempt.name}: {attempt.failed}")
             else:
                 steps[attempt.measured.name] = attempt.step
+
         if len(steps) < 2:
             raise CaptureError(
                 " ".join(["--compare needs two variants that run.", *failures])
             )
+
         with (
             self._progress.phase(f"profiling {' and '.join(steps)} in turns"),
             end_forked_children(),
@@ -152,12 +158,14 @@ class Runner:
             forget_counts()
             with record_memory(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
+
         variants: list[Measured | Failed] = []
         for attempt in attempts:
             if isinstance(attempt, Failed):
                 variants.append(attempt)
             else:
                 variants.append(self._with_trace(attempt.measured, folder))
+
         return tuple(variants)
 
     def _attempt(
@@ -168,6 +176,7 @@ class Runner:
         if trial.unable:
             was_selected = trial.name in self._options.variants
             return Failed(trial.name, trial.unable, skipped=not was_selected)
+
         try:
             return act(trial)
         except (Exception, SystemExit) as error:
@@ -195,6 +204,7 @@ class Runner:
         log_folder = self._log_folder(trial.name, folder, trial.compiles)
         name = trial.name
         forget_counts()
+
         title = f"{'compiling' if trial.compiles else 'checking'} {name}"
         with (
             self._progress.phase(title),
@@ -202,8 +212,10 @@ class Runner:
             compile_log.logged(log_folder),
         ):
             first = self._first_step(trial)
+
         with self._progress.phase(f"timing {name}"), end_forked_children():
             timing, peak_bytes = self._timed(first.step)
+
         compiles = trial.compiles or first.graphs > 0
         measured = Measured(
             name=name,
@@ -232,6 +244,7 @@ class Runner:
         step.make_synchronizer(self._device.kind)()
         duration_ns = perf_counter_ns() - begin
         errors = self._check(step.copy_answer(result, trial.copies[0], call))
+
         return _FirstStep(
             call=call,
             step=labeled_step,
@@ -251,10 +264,12 @@ class Runner:
         """Record the trace of a trial and return its measurements. Raises
         EmptyTraceError for a trace without kernels."""
         measured = ready.measured
+
         trace_path = folder / f"{measured.name}.json.gz"
         snapshot_path = folder / f"{measured.name}.pickle"
         with self._progress.phase(f"profiling {measured.name}"), end_forked_children():
             forget_counts()
+
             log_folder = self._log_folder(
                 measured.name, folder, measured.compile_ns is not None
             )
@@ -265,6 +280,7 @@ class Runner:
                 recorder.record_one(
                     ready.step, self._options, self._device.kind, trace_path
                 )
+
             return self._with_trace(measured, folder)
 
     def _with_trace(self, measured: Measured, folder: Path) -> Measured:
@@ -275,9 +291,11 @@ class Runner:
         is_of_device = counted.on_gpu == (self._device.kind == "cuda")
         if not is_of_device or not any(counted.found("kernels")):
             raise EmptyTraceError(NO_KERNELS)
+
         recompilations = measured.recompilations
         if recompilations is not None:
             recompilations += graph_count()
+
         return replace(
             measured,
             kernels_per_step=counted.per_step("kernels"),
@@ -305,6 +323,7 @@ class Runner:
         device_kind = self._device.kind
         if device_kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
+
         timing = step.time_steps(
             partial(step.run_step, labeled_step),
             device_kind,
@@ -312,6 +331,7 @@ class Runner:
         )
         if device_kind == "cuda":
             return timing, torch.cuda.max_memory_allocated()
+
         return timing, None
 
 

@@ -56,15 +56,18 @@ class Session:
         """End a step. Up to the last recorded step, the profiler continues with the
         next one; after it, steps are timed."""
         self.steps += 1
+
         if self.steps <= self._last_recorded:
             # Otherwise the trace would show kernels that run later in the next step.
             self._synchronize()
             with silence_known_warnings():
                 self._profiler.step()
             return
+
         now = perf_counter_ns()
         if self._last_step_end_ns is not None:
             self.durations_ns.append(now - self._last_step_end_ns)
+
         self._last_step_end_ns = now
 
     @property
@@ -98,13 +101,18 @@ def profile(
             raise TypeError(
                 f"there is no option {option!r}, only {', '.join(LOOP_OPTIONS)}"
             )
+
     loop_options = Options(**{"compile_log": False, **options})
+
     check_options(loop_options)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")
+
     with silence_known_warnings():
         device = find_device(loop_options.device)
+
     parent = os.getpid()
+
     code_folder = Path.cwd()
     out = Path(out)
     with select_gpu(device), new_folder(out) as folder:
@@ -126,10 +134,13 @@ def profile(
                 last=first_recorded + loop_options.profiled_steps - 1,
             )
             yield session
+
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
+
         record = _finish_record(session, loop_options, device, plain, name, code_folder)
         write_file(folder / RECORD_NAME, encode_json(record))
+
     _print_result(session, record, out, loop_options.profiled_steps)
 
 
@@ -150,11 +161,13 @@ def _run_profiler(
     from . import recorder
 
     parent = os.getpid()
+
     with silence_known_warnings():
         profiler = recorder.profiler(
             options, device_kind, plain, wait=skip, active=options.profiled_steps
         )
         profiler.start()
+
     try:
         yield profiler
     finally:
@@ -186,6 +199,7 @@ def _finish_record(
             f"The loop ended after {session.steps} steps, before one was recorded: "
             "call step() at the end of each, and use a smaller skip."
         )
+
     path = plain.with_name(f"{plain.name}.gz")
     recorder.compress_trace(plain, path, options.scrub)
     # The trace of a loop that ends early has one more step, which is not complete.
@@ -198,6 +212,7 @@ def _finish_record(
         files=(path.name,),
         guesses=compare_guess(expected, counted),
     )
+
     return make_record(
         device,
         options,
@@ -221,9 +236,12 @@ def _print_result(
             f"The loop ended after {session.steps} steps: {record.profiled_steps} of "
             f"{wanted_steps} were recorded."
         )
+
     for line in format_guess_report(record):
         if line:
             print_message(line)
+
     print_message(f"Open it with: fusetui open {out}")
+
     if any(out.glob("*.pickle")):
         print_message(f"See what held memory: fusetui memory {out}")

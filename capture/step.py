@@ -104,6 +104,7 @@ def find_leaves(result: object) -> list[Tensor]:
     """Return the leaf tensors to which a backward pass from this result gives a
     gradient. Empty without autograd."""
     leaves: list[Tensor] = []
+
     nodes: list[Any] = [getattr(result, "grad_fn", None)]
     visited: set[Any] = {None}
     while nodes:
@@ -115,6 +116,7 @@ def find_leaves(result: object) -> list[Tensor]:
         if isinstance(leaf, Tensor):
             leaves.append(leaf)
         nodes += [next_node for next_node, _ in node.next_functions]
+
     return leaves
 
 
@@ -135,6 +137,7 @@ def copy_answer(
     else:
         for number, tensor in enumerate(results):
             tensors[f"result {number}"] = tensor
+
     leaves = {
         f"input {number}": leaf
         for number, leaf in enumerate(_differentiable_inputs(inputs))
@@ -143,6 +146,7 @@ def copy_answer(
     for name, leaf in leaves.items():
         if leaf.grad is not None:
             tensors[name] = leaf.grad
+
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
@@ -225,6 +229,7 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
     error exceeds the tolerance of the dtype or is NaN.
     """
     result_error = check_tensor(found["result"], reference["result"], dtype)
+
     gradient_shares = []
     for name, gradient in found.items():
         if name.startswith("result") or name not in reference:
@@ -236,6 +241,7 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
         if largest_value:
             error = check_tensor(gradient, expected, dtype, f"the gradient of {name}")
             gradient_shares.append(error / largest_value)
+
     return Errors(result=result_error, gradient=max(gradient_shares, default=None))
 
 
@@ -267,6 +273,7 @@ def check_tensor(
     if result.shape != reference.shape:
         shapes = f"{tuple(result.shape)} instead of {tuple(reference.shape)}"
         raise WrongResultError(f"{what} has the shape {shapes}.")
+
     error = largest_error(result, reference)
     allowed = TOLERANCE[dtype] * largest(reference)
     if not error <= allowed:  # also if it is NaN
@@ -274,6 +281,7 @@ def check_tensor(
             f"{what} differs from the float32 reference by {error:.3g}, "
             f"more than the {allowed:.3g} that {dtype} explains."
         )
+
     return error
 
 
@@ -317,11 +325,13 @@ def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
     """Warm up until step times are stable, then time single steps for about `seconds`.
     Returns the time per step in ns, and whether step times became stable."""
     warm_up_ns = _warm_up(call, make_synchronizer(device_kind))
+
     count = sample_count(step_ns=warm_up_ns[-1], budget_ns=round(seconds * 1e9))
     if device_kind == "cuda":
         samples_ns = _time_on_gpu(call, count)
     else:
         samples_ns = _time_on_cpu(call, count)
+
     return Timing(
         step_ns=summarize(samples_ns),
         warm_up_steps=len(warm_up_ns),
@@ -401,9 +411,12 @@ def _time_on_gpu(call: Call, count: int) -> list[int]:
         begin.record()
         call()
         end.record()
+
     torch.cuda.synchronize()
+
     durations_ns = []
     for begin, end in zip(begins, ends, strict=True):
         milliseconds = begin.elapsed_time(end)
         durations_ns.append(round(milliseconds * 1_000_000))
+
     return durations_ns

@@ -74,11 +74,13 @@ def format_run(record: RunRecord) -> str:
                 ),
             )
         )
+
     lines = [title(record, record.shapes), "", record_table(columns, record.variants)]
     lines += _list_notes(record)
     for outcome in record.variants:
         if isinstance(outcome, Failed):
             lines.append(printable(f"{outcome.name}: {outcome.failed}"))
+
     return "\n".join(lines)
 
 
@@ -126,14 +128,17 @@ def _list_notes(record: RunRecord) -> list[str]:
     notes = []
     for variant in record.measured:
         notes += [f"{variant.name}: {note}" for note in _describe_variant(variant)]
+
     if record.device_kind == "cpu":
         notes.append(
             "On a CPU, a kernel is a compute op; views and allocations are not counted."
         )
+
     if record.shapes_shrunk:
         notes.append(
             "Shapes are smaller than on a GPU, so that a capture takes only seconds."
         )
+
     return ["", *notes] if notes else []
 
 
@@ -148,17 +153,21 @@ def _describe_variant(variant: Measured) -> list[str]:
         notes.append(
             f"its first call, which compiles, took {duration(variant.compile_ns)}{cached}."
         )
+
     step_ns = variant.step_ns
     if step_ns and not variant.settled:
         notes.append("its step time had not settled when timing began.")
+
     if step_ns and step_ns.p90 > _MAX_STEADY_SPREAD * step_ns.p10:
         fast = duration(step_ns.p10)
         slow = duration(step_ns.p90)
         notes.append(f"its steps took from {fast} to {slow}: {DISTURBED}.")
+
     if variant.recompilations:
         notes.append(
             f"compiled {variant.recompilations} more graphs after the first step."
         )
+
     return notes
 
 
@@ -175,6 +184,7 @@ def format_sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
     something else was running."""
     variants = list(dict.fromkeys(row["variant"] for row in rows))
     columns = [Column(" ".join(axes), left=True)]
+
     columns += [Column(printable(variant)) for variant in variants]
     lines = []
     for sizes, point_rows in group_by_point(rows, axes):
@@ -185,10 +195,12 @@ def format_sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
             for variant in variants
         ]
         lines.append([sizes, *times])
+
     failures: dict[str, None] = {}  # each once, in order
     for row in rows:
         if row["failed"]:
             failures[f"{row['variant']}: {row['failed']}"] = None
+
     notes = [*failures, *_describe_disturbances(rows, axes, variants)]
     return "\n".join([table(columns, lines), *map(printable, notes)])
 
@@ -211,6 +223,7 @@ def _describe_disturbances(
         if disturbed:
             where = f"{' '.join(axes)} = {', '.join(disturbed)}"
             notes.append(f"{variant}: at {where}: {DISTURBED}.")
+
     return notes
 
 
@@ -243,6 +256,7 @@ def _draw_bars(rows: Sequence[Row], block: str, name_width: int) -> list[str]:
     MAX_BAR_CELLS cells."""
     baseline_ns = _find_baseline_ns(rows)
     timed = [row for row in rows if row["median_ns"] is not None]
+
     longest_ns = max((row["median_ns"] for row in timed), default=0)
     bars = []
     for row in timed:
@@ -251,6 +265,7 @@ def _draw_bars(rows: Sequence[Row], block: str, name_width: int) -> list[str]:
         name = pad(printable(row["variant"]), name_width)
         figures = _format_time_and_speed_up(row, baseline_ns)
         bars.append(f"  {name} {bar:{MAX_BAR_CELLS}} {figures}")
+
     return bars
 
 

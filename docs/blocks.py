@@ -75,6 +75,7 @@ def _run(block: Block, folder: Path) -> str:
         command = ["bash", "-euo", "pipefail"]
     else:
         command = [sys.executable, "-P", "-"]
+
     run = subprocess.run(
         command,
         input=block.text,
@@ -87,6 +88,7 @@ def _run(block: Block, folder: Path) -> str:
     )
     if run.returncode:
         raise RuntimeError(f"{block.text}\nexit code {run.returncode}\n{run.stderr}")
+
     return run.stdout
 
 
@@ -98,6 +100,7 @@ def _environment(folder: Path) -> dict[str, str]:
     fusetui = programs / "fusetui"
     fusetui.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m fusetui "$@"\n')
     fusetui.chmod(0o755)
+
     return {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",

@@ -35,6 +35,7 @@ ROFF_ESCAPES = str.maketrans(
 def man() -> str:
     """The whole page, in the macros of man(7)."""
     summary = OURS[0].lower() + OURS[1:].rstrip(".")
+
     lines = [
         '.\\" This page is generated from the code by `make reference`.',
         f'.TH FUSETUI 1 "" "fusetui {__version__}" "User Commands"',
@@ -56,9 +57,12 @@ def man() -> str:
     for name, parser in command_parsers().items():
         if name:  # the parser without a command has no section
             lines += _command(name, parser)
+
     lines.append(".SH EXIT STATUS")
+
     for code, meaning in EXIT_CODES.items():
         lines += _term(str(code), meaning)
+
     lines += [".SH ENVIRONMENT", *_guide_rows("variable")]
     lines += [".SH FILES", *_guide_rows("file")]
     return "\n".join([*lines, ""])
@@ -74,8 +78,10 @@ def _command(name: str, parser: Parser) -> Iterator[str]:
     yield f'.SS "{_text(usage)}"'
     first, *others = (parser.description or "").split("\n\n")
     yield from _wrapped(first)  # directly below the heading, without a macro
+
     for paragraph in others:
         yield from _paragraph(paragraph)
+
     for action in actions:
         term = _option(action) if action.option_strings else _positional(action)
         yield from _term(term, (action.help or "").replace("%%", "%"))

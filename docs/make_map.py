@@ -73,6 +73,7 @@ def picture() -> str:
     lines = ["```"]
     for name in ROOMS:
         lines.append(_imports_line(graph, "fusetui", name, list(ROOMS)))
+
     for name, inner in ROOMS.items():
         if not inner:
             continue
@@ -80,6 +81,7 @@ def picture() -> str:
         for inner_name in inner:
             line = _imports_line(graph, f"fusetui.{name}", inner_name, inner)
             lines.append(f"  {line}")
+
     return "\n".join([*lines, "```", ""])
 
 
@@ -126,13 +128,16 @@ def _section(package: str, without: Sequence[str]) -> Iterator[str]:
     if not folder.is_dir():  # a package of one file
         yield f"## {package}\n\n{_first_sentence(folder.with_suffix('.py'))}\n"
         return
+
     yield f"## {package}\n\n{_first_sentence(folder / '__init__.py')}\n"
     yield "| file | what |\n|---|---|"
+
     for path in sorted(folder.glob("*.py") if without else folder.rglob("*.py")):
         if path.name == "__init__.py" or path.stem in without:
             continue
         name = path.relative_to(folder).as_posix()
         yield f"| `{name}` | {_first_sentence(path)} |"
+
     yield ""
 
 

@@ -49,6 +49,7 @@ def executed(text: str) -> str:
             resources={"metadata": {"path": folder}},
         )
         client.execute()
+
     notebook.metadata = METADATA
     return str(nbformat.writes(notebook)) + "\n"
 

@@ -41,6 +41,7 @@ def main() -> None:
         told = printed(Path(sys.argv[1]), "ranks", ".")
         put_console("dlrm", f"$ fusetui ranks dlrm_ranks/\n{told}")
         return
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = folder / "traces"
@@ -48,6 +49,7 @@ def main() -> None:
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         here = printed(folder, "ranks", "traces/")
         put_console("one machine", f"$ fusetui ranks traces/\n{here}")
+
         with cluster() as port:
             where = f"dask://127.0.0.1:{port}"
             there = printed(folder, "ranks", "traces/", "--on", where)
@@ -55,6 +57,7 @@ def main() -> None:
                 "dask",
                 f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}",
             )
+
         with bucket(job) as endpoint:
             pattern = "s3://job/*.json"
             remote = printed(folder, "ranks", pattern, AWS_ENDPOINT_URL=endpoint, **S3)
@@ -78,6 +81,7 @@ def printed(folder: Path, *arguments: str, **more: str) -> str:
     )
     if run.returncode:
         raise RuntimeError(run.stderr + run.stdout)
+
     return run.stdout.rstrip()
 
 

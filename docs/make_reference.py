@@ -84,16 +84,20 @@ reconstructed from published measurements.
 def reference() -> str:
     """docs/reference.md: exit codes, the help of each command, and the keys."""
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+
     sections = [HEAD.format(codes=codes)]
     with patch.dict(os.environ, COLUMNS=str(MAX_LINE_CHARS)):
         parsers = command_parsers()
         for command in COMMANDS:
             text = parsers[command.name].format_help()
             sections.append(f"### fusetui {command.name}\n\n```\n{text}```\n")
+
     sections.append("## Keys\n")
+
     for title, actions in by_section():
         rows = "\n".join(_key_row(action) for action in actions)
         sections.append(f"### {title}\n\n{KEYS_HEAD}\n{rows}\n")
+
     return "\n".join(sections)
 
 
@@ -140,11 +144,14 @@ def _judgments() -> str:
             if row["rule"] != "-":
                 counts[row["rule"], row["judgment"]] += 1
                 counts["all", row["judgment"]] += 1
+
     rules = sorted({rule for rule, _ in counts if rule != "all"})
+
     judgments = [judgment for judgment in JUDGMENTS if counts["all", judgment]]
     rows = [["rule", *judgments], ["---"] * (len(judgments) + 1)]
     for rule in (*rules, "all"):
         rows.append([rule, *(str(counts[rule, judgment]) for judgment in judgments)])
+
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -79,6 +79,7 @@ def _row(record: RunRecord, variant: Measured) -> str:
         version = record.versions[package]
         if version:
             versions.append(f"{package} {version}")
+
     cells = (
         f"`{record.workload}-{variant.name}`",
         f"{record.summary}, {variant.name}",

@@ -96,22 +96,29 @@ def schema_of(command: str) -> dict[str, Any]:
     head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
     if command in ROWS:
         return {**head, **rows_schema(command, described)}
+
     documents = DOCUMENTS[command]
+
     _, schema_of_type = msgspec.json.schema_components(documents)
     for schema in schema_of_type.values():
         _describe(schema, described)
+
     if command not in WITHOUT_NOTE:
         for document in documents:
             note = {"type": "string", "description": described["note"]}
             schema_of_type[document.__name__]["properties"]["note"] = note
+
     if len(documents) > 1:
         any_of = [{"$ref": f"#/$defs/{document.__name__}"} for document in documents]
         return {**head, "anyOf": any_of, "$defs": schema_of_type}
+
     top = schema_of_type.pop(documents[0].__name__)
     del top["description"]
+
     schema = {**head, **top}
     if schema_of_type:
         schema["$defs"] = schema_of_type
+
     return schema
 
 
@@ -119,8 +126,10 @@ def _describe(schema: dict[str, Any], described: Mapping[str, str]) -> None:
     """Rewrites what msgspec makes of a type: without its title and its default values,
     a choice of types as one list, and keys with the descriptions of the page."""
     schema.pop("title", None)
+
     if "description" in schema:
         schema["description"] = cleandoc(schema["description"])
+
     for key, value_schema in schema.get("properties", {}).items():
         value_schema.pop("default", None)
         choices = value_schema.get("anyOf", [])
@@ -150,7 +159,9 @@ def rows_schema(command: str, described: Mapping[str, str]) -> dict[str, Any]:
             "type": [kind, "null"] if column.optional else kind,
             "description": column.meaning,
         }
+
     row = {"type": "object", "properties": properties, "required": [*properties]}
+
     return {
         "type": "object",
         "properties": {
@@ -180,6 +191,7 @@ def descriptions(page: str, command: str) -> dict[str, str]:
             of_command |= unambiguous
         elif title == COMMON_SECTION:
             of_many |= unambiguous
+
     merged = {**of_many, **of_command}
     return {key: words.replace("`", "") for key, words in merged.items()}
 

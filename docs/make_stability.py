@@ -122,14 +122,18 @@ def keys_of(document: Mapping[str, Any]) -> set[str]:
             if reference not in inside:
                 visit(definitions[reference], path, inside | {reference})
             return
+
         for alternative in schema.get("anyOf", ()):
             visit(alternative, path, inside)
+
         for key, value in schema.get("properties", {}).items():
             below = f"{path}.{key}" if path else key
             keys.add(f"{below} {_types(value)}".rstrip())
             visit(value, below, inside)
+
         if isinstance(schema.get("items"), dict):
             visit(schema["items"], f"{path}[]", inside)
+
         by_name = schema.get("additionalProperties")
         if isinstance(by_name, dict):
             keys.add(f"{path}.* {_types(by_name)}".rstrip())
@@ -171,11 +175,14 @@ def _python_names() -> Iterator[str]:
 
 def _members(name: str, value: Any) -> Iterator[str]:
     yield f"python {name}"
+
     if inspect.isfunction(value):
         for parameter in inspect.signature(value).parameters:
             yield f"python {name}({parameter})"
+
     if not inspect.isclass(value):
         return
+
     for member in _own_members(value):
         yield f"python {name}.{member}"
         method = getattr(value, member)

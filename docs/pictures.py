@@ -79,8 +79,10 @@ def main() -> None:
         "FUSETUI_KEPT": "off",
     }
     FOLDER.mkdir(exist_ok=True)
+
     for name, svg in pages():
         (FOLDER / name).write_text(svg, encoding="utf-8")
+
     keys: list[str] = []  # of all steps so far
     for number, step in enumerate(STEPS, 1):
         keys += step.keys

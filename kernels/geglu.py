@@ -307,6 +307,7 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     weight_at = (column % hidden)[None, :] * dim + depth[:, None]
     gate_at = gate_ptr + weight_at
     up_at = up_ptr + weight_at
+
     gate = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for _ in range(0, dim, BLOCK_K):
@@ -316,6 +317,7 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         x_at += BLOCK_K
         gate_at += BLOCK_K
         up_at += BLOCK_K
+
     sigmoid, _ = sigmoid_and_slope(gate)
     store_tile(
         out_ptr,
@@ -375,6 +377,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
         sizes = f"rows<={default_tile.m} hidden={hidden} dim={dim}"
         key = f"geglu_gemm {architecture(x)} {precision_name(x)} {sizes}"
         launch(tuned(key, default_tile, launch))
+
     return out[:, :hidden]
 
 

@@ -86,6 +86,7 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         + (row % rows)[:, None] * a_row
         + step[None, :] * a_column
     )
+
     b_at = (
         b_ptr
         + group * b_group
@@ -104,9 +105,11 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         total = tl.dot(a, b, total, input_precision=PRECISION)
         a_at += BLOCK_K * a_column
         b_at += BLOCK_K * b_row
+
     if HAS_BIAS:
         bias = tl.load(bias_ptr + group * columns + column % columns)
         total += bias.to(tl.float32)[None, :]
+
     store_tile(
         out_ptr + group * out_group,
         total.to(out_ptr.dtype.element_ty),
@@ -135,9 +138,11 @@ def grouped_gemm(
     ValueError for tensors that do not fit.
     """
     _check_groups(a, b, out, bias)
+
     if reads_only_depth(a):
         a = whole(a, QUANTUM)
         b = whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
+
     groups, rows, depth = a.shape
     columns = b.shape[2]
     default_tile = _choose_tile(rows, columns, depth, a)
@@ -175,6 +180,7 @@ def grouped_gemm(
         )
         key = f"grouped_gemm {architecture(a)} {precision_name(a)} {sizes}"
         launch(tuned(key, default_tile, launch))
+
     return out
 
 
@@ -184,11 +190,13 @@ def _choose_tile(rows: int, columns: int, depth: int, tensor: Tensor) -> Tile:
     largest = choose(TABLES.grouped, tensor)
     block_m = choose_block_size(rows, largest.m)
     block_n = choose_block_size(columns, largest.n)
+
     # The largest power of two that divides the depth, so that the loop needs no masks;
     # if that is too small, one that covers the depth.
     block_k = min(depth & -depth, largest.k)
     if block_k < QUANTUM:
         block_k = choose_block_size(depth, largest.k)
+
     is_largest = (block_m, block_n) == (largest.m, largest.n)
     warps = min(
         largest.warps if is_largest else FEWER_WARPS,
@@ -207,11 +215,13 @@ def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> Non
         "out": ("n", "rows", "columns or more"),
     }
     check_inputs("grouped_gemm", shapes, a=a, b=b, out=out)
+
     groups, _, columns = b.shape
     if out.shape[2] < columns:
         raise ValueError(
             f"grouped_gemm: out has {out.shape[2]} columns, fewer than {columns} of b"
         )
+
     if bias is not None:
         check_inputs(
             "grouped_gemm", {"a": a.shape, "bias": (groups, columns)}, a=a, bias=bias
@@ -251,6 +261,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
         bias."""
         x, weight = context.saved_tensors
         n, outs, ins = weight.shape
+
         whole_grad = whole(grad, QUANTUM)
         grad_x = None
         if context.needs_input_grad[0]:
@@ -261,6 +272,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
                 out=grad_x.transpose(0, 1),
             )
             grad_x = grad_x[..., :ins]
+
         grad_weight = weight.new_empty(n, padded(outs), padded(ins))
         grouped_gemm(
             a=whole_grad.permute(1, 2, 0),

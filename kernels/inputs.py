@@ -35,6 +35,7 @@ def check_inputs(
         if problem:
             raise ValueError(f"{op}: {problem}")
         _check_shape(op, name, tensor, shapes[name], named_sizes)
+
     is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"  # on a CPU, in tests
     if first.device.type == "cpu" and not is_interpreted:
         raise ValueError(f"{op}: {first_name} is on cpu, and Triton needs a GPU")
@@ -49,14 +50,18 @@ def _find_problem(name: str, tensor: Tensor, first_name: str, first: Tensor) -> 
             _name_dtype(supported) for supported in SUPPORTED_DTYPES
         )
         return f"{name} is {dtype}, and it takes {supported_names}"
+
     if tensor.dtype != first.dtype:
         both = f"{first_name} is {_name_dtype(first.dtype)}, {name} is {dtype}"
         return f"{both}: it takes one dtype"
+
     if tensor.device != first.device:
         both = f"{first_name} is on {first.device}, {name} on {tensor.device}"
         return f"{both}: it takes one device"
+
     if not tensor.numel():
         return f"{name} has no elements: its shape is {list(tensor.shape)}"
+
     return ""
 
 
@@ -76,6 +81,7 @@ def _check_shape(
         axes = axes[1:]
         leading = max(len(shape) - len(axes), 0)
         shape = shape[leading:]
+
     fits = len(shape) == len(axes)
     for size, axis in zip(shape, axes, strict=False):
         if isinstance(axis, str):
@@ -83,6 +89,7 @@ def _check_shape(
         else:
             expected = axis
         fits = fits and size == expected
+
     if not fits:
         takes = ", ".join(str(axis) for axis in wanted)
         known_sizes = " ".join(f"{axis}={size}" for axis, size in named_sizes.items())

@@ -47,6 +47,7 @@ class Loop(Form):
         nn.Module.__init__(self)
         n, out_features, in_features = weight.shape
         self.linears = nn.ModuleList()
+
         for layer in range(n):
             # skip_init does not compute random weights, which would be replaced
             linear = nn.utils.skip_init(nn.Linear, in_features, out_features)

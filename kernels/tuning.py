@@ -44,14 +44,17 @@ def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> T
     file_name = os.environ.get(VARIABLE)
     if not file_name:
         return tile
+
     path = Path(file_name).absolute()
     if path not in _choices_of_file:
         _choices_of_file[path] = read(path)
+
     choices = _choices_of_file[path]
     allowed = list_candidates(tile)
     if choices.get(key) not in allowed:
         choices[key] = fastest(allowed, launch, timer or bench)
         write(path, choices)
+
     return choices[key]
 
 
@@ -61,12 +64,16 @@ def list_candidates(tile: Tile) -> list[Tile]:
     tiles = [tile]
     if tile.m // 2 >= MIN_SIDE:
         tiles.append(tile._replace(m=tile.m // 2))
+
     if tile.n // 2 >= MIN_SIDE:
         tiles.append(tile._replace(n=tile.n // 2))
+
     if tile.warps > 1:
         tiles.append(tile._replace(warps=tile.warps // 2))
+
     if tile.stages > MIN_STAGES:
         tiles.append(tile._replace(stages=tile.stages - 1))
+
     return tiles
 
 
