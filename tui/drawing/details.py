@@ -222,10 +222,12 @@ MEANING_OF_ARG = {
     "In msg nelems": "elements that this rank passes to the collective",
     "Out msg nelems": "elements that this rank gets from the collective",
     "In split size": (
-        "of an all-to-all: elements that this rank sends to each rank; []: equal parts"
+        "of an all-to-all: elements that this rank sends to each rank; "
+        "[]: equal parts, or another collective"
     ),
     "Out split size": (
-        "of an all-to-all: elements that this rank gets from each rank; []: equal parts"
+        "of an all-to-all: elements that this rank gets from each rank; "
+        "[]: equal parts, or another collective"
     ),
     "Group size": "ranks of the process group",
     "Process Group Description": (
