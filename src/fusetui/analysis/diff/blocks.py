@@ -101,12 +101,14 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """
     rest_of_a = a
     rest_of_b = b
-    found: list[Block] = []
-    while len(found) < MAX_BLOCKS:
+    surplus_blocks: list[Block] = []
+    while len(surplus_blocks) < MAX_BLOCKS:
         more_in_a = find_most_explaining_block(rest_of_a.keys, rest_of_b.keys)
         if more_in_a is not None:
             surplus = _locate_surplus_blocks(rest_of_a, rest_of_b, more_in_a)
-            found.append(_describe_surplus_of_a(more_in_a, rest_of_a.items[surplus]))
+            surplus_items = rest_of_a.items[surplus]
+            block = _describe_surplus(more_in_a, surplus_items, longer_side=0)
+            surplus_blocks.append(block)
             rest_of_a = rest_of_a.without(surplus)
             continue
 
@@ -114,27 +116,30 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
         if more_in_b is None:
             break
         surplus = _locate_surplus_blocks(rest_of_b, rest_of_a, more_in_b)
-        found.append(_describe_surplus_of_b(more_in_b, rest_of_b.items[surplus]))
+        surplus_items = rest_of_b.items[surplus]
+        block = _describe_surplus(more_in_b, surplus_items, longer_side=1)
+        surplus_blocks.append(block)
         rest_of_b = rest_of_b.without(surplus)
-    return found
+    return surplus_blocks
 
 
-def _describe_surplus_of_a(block: RepeatedBlock, surplus_items: Rows) -> Block:
-    """Describe a block that A repeats more often than B, with A's surplus."""
+def _describe_surplus(
+    block: RepeatedBlock, surplus_items: Rows, *, longer_side: int
+) -> Block:
+    """Describe a block that one side repeats more often than the other.
+
+    Args:
+        block: The repeated block.
+        surplus_items: The items of the blocks that have no counterpart.
+        longer_side: The side that has these items: 0 for A, 1 for B.
+    """
+    times_in_longer = len(block.marks_in_longer)
+    times_in_shorter = len(block.marks_in_shorter)
+    is_more_in_a = longer_side == 0
     return Block(
-        side=0,
-        times_in_a=len(block.marks_in_longer),
-        times_in_b=len(block.marks_in_shorter),
-        items=tuple(surplus_items.tolist()),
-    )
-
-
-def _describe_surplus_of_b(block: RepeatedBlock, surplus_items: Rows) -> Block:
-    """Describe a block that B repeats more often than A, with B's surplus."""
-    return Block(
-        side=1,
-        times_in_a=len(block.marks_in_shorter),
-        times_in_b=len(block.marks_in_longer),
+        side=longer_side,
+        times_in_a=times_in_longer if is_more_in_a else times_in_shorter,
+        times_in_b=times_in_shorter if is_more_in_a else times_in_longer,
         items=tuple(surplus_items.tolist()),
     )
 

@@ -120,16 +120,28 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
 
 
 def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
-    """Make the row of a kernel that one trace divides, from the rows of its parts."""
-    before = _add_shares(_share_of_a(first_part), _share_of_a(other_parts))
-    after = _add_shares(_share_of_b(first_part), _share_of_b(other_parts))
-    return row_of(
-        kind=RowKind.SPLIT if after.count > before.count else RowKind.FUSED,
+    """Make one row of a kernel that one trace divides, from the two rows of its parts.
+
+    Names, times, counts and rows of the trace are those of both rows together. The row
+    is SPLIT if B has more kernels than A, else FUSED. It is not part of the sum.
+    """
+    a_count = first_part.a_count + other_parts.a_count
+    b_count = first_part.b_count + other_parts.b_count
+    return Row(
+        kind=RowKind.SPLIT if b_count > a_count else RowKind.FUSED,
         op=first_part.op,
-        a=before,
-        b=after,
+        a=first_part.a + other_parts.a,
+        b=first_part.b + other_parts.b,
+        a_ns=first_part.a_ns + other_parts.a_ns,
+        b_ns=first_part.b_ns + other_parts.b_ns,
+        a_count=a_count,
+        b_count=b_count,
         why=f"{other_parts.why}: {IN_PARTS}",
         counts=False,
+        a_median_ns=first_part.a_median_ns + other_parts.a_median_ns,
+        b_median_ns=first_part.b_median_ns + other_parts.b_median_ns,
+        a_rows=first_part.a_rows + other_parts.a_rows,
+        b_rows=first_part.b_rows + other_parts.b_rows,
     )
 
 
@@ -147,60 +159,33 @@ def _are_parts_of_one_kernel(
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that A or B has in addition in one step.
     """
-    if others.b and not others.a:
+    if others.b and not others.a:  # B divides the kernel
         trace = b.trace
-        first_part = _share_of_b(kernel)
-        other_parts = _share_of_b(others)
         whole_ns = kernel.a_ns
-    elif others.a and not others.b:
+        first_part_ns = kernel.b_ns
+        first_part_rows = kernel.b_rows
+        other_rows = others.b_rows
+        other_count = others.b_count
+    elif others.a and not others.b:  # A divides it
         trace = a.trace
-        first_part = _share_of_a(kernel)
-        other_parts = _share_of_a(others)
         whole_ns = kernel.b_ns
+        first_part_ns = kernel.a_ns
+        first_part_rows = kernel.a_rows
+        other_rows = others.a_rows
+        other_count = others.a_count
     else:
         return False
 
-    rows = [*first_part.rows, *other_parts.rows]
+    rows = [*first_part_rows, *other_rows]
     # Work that is missing in the step has no rows of it.
-    if len(rows) != 1 + other_parts.count:
+    if len(rows) != 1 + other_count:
         return False
-    if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
+    ops_and_names = {(trace.op[row], trace.name[row]) for row in rows}
+    if len(ops_and_names) != 1:
         return False
-    parts_ns = [first_part.ns, *trace.dur[[*other_parts.rows]].tolist()]
-    return adds_up_to(parts_ns, whole_ns)
 
-
-def _share_of_a(row: Row) -> RowShare:
-    """Return what A has of a row, without the time hidden behind compute."""
-    return RowShare(
-        names=row.a,
-        ns=row.a_ns,
-        count=row.a_count,
-        median_ns=row.a_median_ns,
-        rows=row.a_rows,
-    )
-
-
-def _share_of_b(row: Row) -> RowShare:
-    """Return what B has of a row, without the time hidden behind compute."""
-    return RowShare(
-        names=row.b,
-        ns=row.b_ns,
-        count=row.b_count,
-        median_ns=row.b_median_ns,
-        rows=row.b_rows,
-    )
-
-
-def _add_shares(one: RowShare, other: RowShare) -> RowShare:
-    """Add up what one trace has of two rows, without the hidden time."""
-    return RowShare(
-        names=[*one.names, *other.names],
-        ns=one.ns + other.ns,
-        count=one.count + other.count,
-        median_ns=one.median_ns + other.median_ns,
-        rows=one.rows + other.rows,
-    )
+    other_parts_ns = trace.dur[[*other_rows]].tolist()
+    return adds_up_to([first_part_ns, *other_parts_ns], whole_ns)
 
 
 class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
