@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import choose_cheapest_partners, occurrences
+from fusetui.analysis.diff.sequences import choose_cheapest_partners, count_occurrences
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
@@ -92,7 +92,7 @@ class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
     marks_in_shorter: Rows
 
 
-def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
+def find_surplus_blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """Find the blocks of work that one of two lanes repeats more often than the other.
 
     A lane is a stream, and a block is a sequence of kernels such as a layer. The
@@ -526,8 +526,8 @@ def _measure_surplus_of_block(
         if the block has no mark.
     """
     keys, times_in_block = np.unique(block_keys, return_counts=True)
-    times_in_longer = occurrences(keys, longer_keys)
-    times_in_shorter = occurrences(keys, shorter_keys)
+    times_in_longer = count_occurrences(keys, longer_keys)
+    times_in_shorter = count_occurrences(keys, shorter_keys)
 
     # How many blocks more there are by the occurrences of each key alone.
     surplus_kernels = times_in_longer - times_in_shorter

@@ -11,7 +11,7 @@ import msgspec
 
 from fusetui.analysis.diff.groups import WorkGroup
 from fusetui.analysis.diff.items import NO_OP, WorkItems
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 
 
 class CommonWork(msgspec.Struct, frozen=True):
@@ -84,5 +84,5 @@ def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 def _find_convolutions(op_names: Iterable[str]) -> set[str]:
     """Return which of `conv` and `conv backward` are among these ops."""
-    kinds = {work_class(op, "") for op in op_names}
+    kinds = {classify_work(op, "") for op in op_names}
     return {kind for kind in kinds if kind.startswith("conv")}

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.names import dispatch_name
+from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, make_row
+from fusetui.analysis.diff.names import make_dispatch_label
 from fusetui.analysis.diff.noise import is_beyond_noise
 from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
@@ -128,7 +128,7 @@ class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
         return bool(self.calls_a[step] > 0 and self.calls_a[step] == self.calls_b[step])
 
 
-def rows(
+def make_rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
     """Make the rows of dispatch, which is overhead on the CPU around the work itself.
@@ -165,7 +165,7 @@ def rows(
     return diff_rows
 
 
-def dispatch_ns_by_step(items: WorkItems) -> Int64s:
+def measure_dispatch_by_step(items: WorkItems) -> Int64s:
     """Return the time of all dispatch of a trace in each step (ns).
 
     Dispatch is overhead on the CPU around the work itself. Its self time counts,
@@ -252,7 +252,7 @@ def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
 
     ops = trace.rows_of(Role.OP)
     in_steps = _select_slices_in_steps(items, ops[~without[ops]])
-    labels = _Labels(trace, dispatch_name)
+    labels = _Labels(trace, make_dispatch_label)
     label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
     groups = grouped(label_of_slice, in_steps.rows)
 
@@ -383,7 +383,7 @@ def _make_row(
     `counts` says whether the row is part of the sum that explains the change.
     """
     kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
-    return row_of(
+    return make_row(
         kind=kind, op=f"{CPU}{label}", a=before, b=after, why=why, counts=counts
     )
 
@@ -428,7 +428,7 @@ def _make_row_of_unchanged_dispatch(
         kind = RowKind.FASTER
     else:
         kind = RowKind.SLOWER
-    row = row_of(
+    row = make_row(
         kind=kind,
         op=f"{CPU}other ops that compute nothing",
         a=before.share,
@@ -553,7 +553,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
     self_times = self_ns(trace)
     return [
         _OverheadSlices(
-            rows=ops, label_of=dispatch_name, ns=self_times[ops], adds_up=True
+            rows=ops, label_of=make_dispatch_label, ns=self_times[ops], adds_up=True
         ),
         _OverheadSlices(
             rows=launch_calls,
@@ -569,7 +569,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
         ),
         _OverheadSlices(
             rows=compiler_annotations,
-            label_of=dispatch_name,
+            label_of=make_dispatch_label,
             ns=_measure_time_without_ops(trace, compiler_annotations),
             adds_up=False,  # annotations contain calls, which count already
         ),

@@ -22,10 +22,10 @@ from fusetui.analysis.diff.items import (
     KnownNames,
     Vocabulary,
     WorkItems,
-    items,
+    make_items,
 )
-from fusetui.analysis.diff.names import identity
-from fusetui.analysis.diff.sequences import occurrences
+from fusetui.analysis.diff.names import remove_run_numbers
+from fusetui.analysis.diff.sequences import count_occurrences
 from fusetui.analysis.diff.streams import (
     find_merged_lanes,
     merge_alternating_streams,
@@ -98,7 +98,7 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     for op in renamed:
         name_in_a[words.word_of_id(op.after)] = words.word_of_id(op.before)
     if name_in_a:
-        b = items(b.work, words, KnownNames(names_on_other_side=name_in_a))
+        b = make_items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
     swapped = _find_swapped_ops(a, b)
     without_op = np.union1d(_find_kernels_without_op(a, b), swapped.kernels)
@@ -110,9 +110,9 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
 
     merged_work_a, merged_work_b = merge_shared_streams(a, b)
     if merged_work_a is not a.work:
-        a = items(merged_work_a, words, known_a)
+        a = make_items(merged_work_a, words, known_a)
     if merged_work_b is not b.work:
-        b = items(merged_work_b, words, known_b)
+        b = make_items(merged_work_b, words, known_b)
     return Evidence(
         a=a,
         b=b,
@@ -153,11 +153,11 @@ def _make_items_with_steady_lanes(
         words: The ids of names, shared by both traces. New names are added to it.
         known: Names of ops that are to be replaced or ignored.
     """
-    separate = items(work, words, known)
+    separate = make_items(work, words, known)
     merged_work = merge_alternating_streams(separate)
     if merged_work is None:
         return separate
-    merged = items(merged_work, words, known)
+    merged = make_items(merged_work, words, known)
 
     if len(separate.same_work_steps) != len(merged.same_work_steps):
         return max(separate, merged, key=lambda side: len(side.same_work_steps))
@@ -381,7 +381,7 @@ def _find_full_name(side: WorkItems, word: str) -> str:
     runs. Returns the word itself if there is no such op.
     """
     for name in side.op_names:
-        if identity(stem(name)) == word:
+        if remove_run_numbers(stem(name)) == word:
             return name
     return word
 
@@ -447,8 +447,8 @@ def _find_kernels_under_other_ops(one: _StepKernels, other: _StepKernels) -> Int
     )
     candidates = np.intersect1d(distinct(doubtful_launches), surplus_in_both)
 
-    times_in_one = occurrences(candidates, one.kernel)
-    times_in_other = occurrences(candidates, other.kernel)
+    times_in_one = count_occurrences(candidates, one.kernel)
+    times_in_other = count_occurrences(candidates, other.kernel)
     smaller_count = np.minimum(times_in_one, times_in_other)
     larger_count = np.maximum(times_in_one, times_in_other)
     is_equally_often = smaller_count >= MIN_EQUAL_COUNTS * larger_count
@@ -478,8 +478,8 @@ def _find_surplus(own: _StepKernels, other: _StepKernels) -> _StepSurplus:
     A second flag marks those of them whose op is no evidence: it is unknown, the other
     step lacks it, or a graph launched the kernel.
     """
-    own_times = occurrences(own.exact_key, own.exact_key)
-    other_times = occurrences(own.exact_key, other.exact_key)
+    own_times = count_occurrences(own.exact_key, own.exact_key)
+    other_times = count_occurrences(own.exact_key, other.exact_key)
     is_surplus = own_times > other_times
 
     has_no_op = own.op == NO_OP

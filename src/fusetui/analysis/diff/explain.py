@@ -14,8 +14,8 @@ import numpy as np
 
 from fusetui.analysis.diff.groups import (
     WorkGroup,
+    collect_paired_items,
     describe_avoided_tensors,
-    paired_items,
 )
 from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.model import (
@@ -24,16 +24,16 @@ from fusetui.analysis.diff.model import (
     Row,
     RowKind,
     RowShare,
-    row_of,
+    make_row,
 )
-from fusetui.analysis.diff.names import describe_differences, identity
-from fusetui.analysis.diff.noise import Noise, is_beyond_noise, noise_of
+from fusetui.analysis.diff.names import describe_differences, remove_run_numbers
+from fusetui.analysis.diff.noise import Noise, estimate_noise, is_beyond_noise
 from fusetui.analysis.diff.program_places import (
     OTHER,
     ProgramPlaces,
     choose_sort_of_all,
 )
-from fusetui.analysis.diff.statistics import mean, resolution
+from fusetui.analysis.diff.statistics import detect_tick_ns, mean
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -57,7 +57,7 @@ MIN_SHOWN_NOISE = 0.25
 least this share of A's."""
 
 
-def rows(
+def make_rows(
     a: WorkItems,
     b: WorkItems,
     groups: Sequence[WorkGroup],
@@ -202,7 +202,7 @@ def _make_row_of_group(
         op = group.title or _list_ops_of_group(a, b, group)
         why = _explain_several(a, b, group, kind)
         matched_as_whole = group.matched_as_whole
-    return row_of(
+    return make_row(
         kind=RowKind.MOVED if group.why == ELSEWHERE else kind,
         op=op,
         a=_add_up_items(a, group.a),
@@ -265,7 +265,11 @@ def _describe_renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     item_b = group.b[0]
     before = a.op_names[item_a]
     after = b.op_names[item_b]
-    if not before or not after or identity(stem(before)) == identity(stem(after)):
+    if (
+        not before
+        or not after
+        or remove_run_numbers(stem(before)) == remove_run_numbers(stem(after))
+    ):
         return ""
     is_name_of_work = before == a.names[item_a] and after == b.names[item_b]
     if is_name_of_work:
@@ -334,9 +338,9 @@ def _judge_groups(
     Returns:
         One kind per group.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     is_same_kernel = a.kernel_ids[items_a] == b.kernel_ids[items_b]
-    noise = noise_of(
+    noise = estimate_noise(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
         same_steps=np.array_equal(a.same_work_steps, b.same_work_steps),
@@ -349,7 +353,7 @@ def _judge_groups(
     for kind, is_same in zip(kinds_by_time, is_same_kernel.tolist(), strict=True):
         kinds_of_pairs.append(kind if is_same else RowKind.REPLACED)
 
-    # `paired_items` returns the pairs in the order of the groups.
+    # `collect_paired_items` returns the pairs in the order of the groups.
     remaining_kinds = iter(kinds_of_pairs)
     kinds = []
     for group in groups:
@@ -402,7 +406,9 @@ def _is_other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
         return False
     names_a = [a.names[item] for item in group.a]
     names_b = [b.names[item] for item in group.b]
-    has_other_kernels = len({identity(name) for name in names_a + names_b}) > 1
+    has_other_kernels = (
+        len({remove_run_numbers(name) for name in names_a + names_b}) > 1
+    )
     is_one_product = _count_products(names_a) == 1 and _count_products(names_b) == 1
     return has_other_kernels and not is_one_product
 
@@ -439,7 +445,7 @@ def _judge_by_time(
         after: Times of B in ns, with the same columns.
         noise: The noise of the comparison.
     """
-    tick_ns = resolution(a.samples, b.samples)
+    tick_ns = detect_tick_ns(a.samples, b.samples)
     is_changed = is_beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
 

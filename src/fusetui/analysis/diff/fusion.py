@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
@@ -340,7 +340,7 @@ def _find_covered_ops(
     if not items.computes[item]:
         return frozenset()
     if not fused_ops.may_multiply:
-        work = work_class(items.op_names[item], items.names[item])
+        work = classify_work(items.op_names[item], items.names[item])
         if work in WORK_APART:
             return frozenset()
     return alignment.known_as(side, item) & fused_ops.names

@@ -20,7 +20,7 @@ import numpy as np
 
 from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
+from fusetui.analysis.diff.sequences import Pair, Stretch, iterate_gaps
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
@@ -90,7 +90,7 @@ class Alignment:
 
         self.gaps: list[Gap] = []
         whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
-        for between in gaps(lanes.pairs, whole):
+        for between in iterate_gaps(lanes.pairs, whole):
             gap = Gap(
                 a=[*lanes.a[between.first_a : between.last_a]],
                 b=[*lanes.b[between.first_b : between.last_b]],
@@ -125,7 +125,7 @@ class Alignment:
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
         members = tuple(sorted(own_items))
-        of_a, of_b = as_a_and_b(side, members, (other_item,))
+        of_a, of_b = order_as_a_and_b(side, members, (other_item,))
         if not self._may_correspond(of_a, of_b):
             return
         self.add_group(
@@ -259,7 +259,7 @@ class Alignment:
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
-        of_a, of_b = as_a_and_b(side, own_items, (other_item,))
+        of_a, of_b = order_as_a_and_b(side, own_items, (other_item,))
         self.groups.append(
             WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_position=by_sort_or_position)
         )
@@ -332,7 +332,7 @@ def _only_helps(roles: Sequence[KernelRole]) -> bool:
     return all(role.is_helper or role.part == "elementwise" for role in roles)
 
 
-def as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
+def order_as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
     """Put what one trace has and what the other has in the order (A, B).
 
     Args:
@@ -348,11 +348,11 @@ def _make_unmatched_group(side: int, item: int) -> WorkGroup:
 
     `side` is the trace of the item: 0 for A, 1 for B.
     """
-    of_a, of_b = as_a_and_b(side, (item,), ())
+    of_a, of_b = order_as_a_and_b(side, (item,), ())
     return WorkGroup(a=of_a, b=of_b)
 
 
-def paired_items(groups: Iterable[WorkGroup]) -> Rows:
+def collect_paired_items(groups: Iterable[WorkGroup]) -> Rows:
     """Return the items of the groups that have one item of A and one of B.
 
     An item is the index of a kernel or copy of the representative step.
@@ -445,7 +445,7 @@ def find_known_names(trace: Trace, op: int) -> frozenset[str]:
     return frozenset(known_names)
 
 
-def numel(items: WorkItems, item: int) -> int | None:
+def count_input_elements(items: WorkItems, item: int) -> int | None:
     """Return how many elements the first input tensor of an item's op has.
 
     The name is that of `torch.Tensor.numel`. Returns None if no shape was recorded.

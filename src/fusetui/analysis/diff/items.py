@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.names import identity, work_class
-from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
+from fusetui.analysis.diff.names import classify_work, remove_run_numbers
+from fusetui.analysis.diff.statistics import choose_steps_to_average, mean, midmean
 from fusetui.analysis.diff.windows import TraceSteps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -271,8 +271,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _names_of_rows(self, rows: Rows) -> list[str]:
         """Return the names of the slices in these rows; "" for NO_ROW."""
-        indices = _name_indices(self.trace, rows).tolist()
-        return [_name_or_empty(self.trace, index) for index in indices]
+        indices = _look_up_name_indices(self.trace, rows).tolist()
+        return [_get_name_or_empty(self.trace, index) for index in indices]
 
 
 class KnownNames(msgspec.Struct, frozen=True, eq=False):
@@ -286,7 +286,9 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
     """The ids of kernels that are compared without regard to their ops."""
 
 
-def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
+def make_items(
+    work: Work, words: Vocabulary, known: KnownNames | None = None
+) -> WorkItems:
     """Make the items of a trace: the kernels and copies of its representative step.
 
     Of the steps that do the most common work, the representative one has the median
@@ -360,13 +362,13 @@ def _look_up_piece_ids(
 
     def word_of_op(name: str) -> str:
         # What torch.compile puts around a program is no op of the program.
-        word = "" if is_compiler(name) else identity(stem(name))
+        word = "" if is_compiler(name) else remove_run_numbers(stem(name))
         return known.names_on_other_side.get(word, word)
 
     trace = work.trace
     kernel_names = trace.name[work.row]
-    op_names = _name_indices(trace, work.op)
-    kernel_ids = _look_up_word_ids(trace, kernel_names, words, identity)
+    op_names = _look_up_name_indices(trace, work.op)
+    kernel_ids = _look_up_word_ids(trace, kernel_names, words, remove_run_numbers)
     op_ids = _look_up_word_ids(trace, op_names, words, word_of_op)
 
     is_without_op = np.isin(kernel_ids, known.kernels_without_op)
@@ -408,7 +410,7 @@ def choose_usual_steps(
 
     plain_a = _exclude_steps(compared_a, without, if_none_left=a.same_work_steps)
     plain_b = _exclude_steps(compared_b, without, if_none_left=b.same_work_steps)
-    usual = usual_steps(a.steps.dur, b.steps.dur, plain_a, plain_b)
+    usual = choose_steps_to_average(a.steps.dur, b.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,
@@ -583,7 +585,9 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     return np.where(has_key, op_and_role, 0)
 
 
-def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
+def iterate_enclosing_slices(
+    trace: Trace, rows: NDArray[np.integer]
+) -> Iterator[NDArray[np.integer]]:
     """Yield rows of slices, then the slices around them, up to the outermost.
 
     Args:
@@ -609,7 +613,7 @@ def find_outermost_ops(trace: Trace, ops: Rows) -> Rows:
     """
     is_program_name = trace.named(lambda name: not is_compiler(name))
     outermost_op = np.full(len(ops), NO_ROW, dtype=np.intp)
-    for row in ancestors(trace, ops):
+    for row in iterate_enclosing_slices(trace, ops):
         is_op = (row != NO_ROW) & (trace.source_role[row] == Role.OP)
         is_op &= is_program_name[trace.name[row]]
         # Slices come from the inside to the outside, so the last op found is outermost.
@@ -631,8 +635,10 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
     rows = work.row[pieces]
     kernel_name = trace.name[rows]
-    op_name = _name_indices(trace, work.op[pieces])
-    outer_op_name = _name_indices(trace, find_outermost_ops(trace, work.op[pieces]))
+    op_name = _look_up_name_indices(trace, work.op[pieces])
+    outer_op_name = _look_up_name_indices(
+        trace, find_outermost_ops(trace, work.op[pieces])
+    )
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
 
     # Each distinct combination of names is looked at once.
@@ -642,20 +648,20 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
         word = ""
         if computes[piece]:
             word = _name_kind_of_work(
-                op=_name_or_empty(trace, int(op_name[piece])),
+                op=_get_name_or_empty(trace, int(op_name[piece])),
                 kernel=trace.names[kernel_name[piece]],
-                outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
+                outer_op=_get_name_or_empty(trace, int(outer_op_name[piece])),
             )
         ids.append(words.id_of(word))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
-def _name_indices(trace: Trace, rows: Rows) -> Int64s:
+def _look_up_name_indices(trace: Trace, rows: Rows) -> Int64s:
     """Return the indices of the names of some slices; NO_NAME for NO_ROW."""
     return np.where(rows != NO_ROW, trace.name[rows], NO_NAME)
 
 
-def _name_or_empty(trace: Trace, name_index: int) -> str:
+def _get_name_or_empty(trace: Trace, name_index: int) -> str:
     """Return the name with this index; "" for NO_NAME."""
     return trace.names[name_index] if name_index != NO_NAME else ""
 
@@ -671,6 +677,6 @@ def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
         outer_op: The name of the outermost op; attention there makes the kind one of
             attention.
     """
-    kind = work_class(op, kernel)
-    is_in_attention = outer_op != "" and work_class(outer_op, "") == "attention"
+    kind = classify_work(op, kernel)
+    is_in_attention = outer_op != "" and classify_work(outer_op, "") == "attention"
     return f"{kind} of attention" if kind and is_in_attention else kind

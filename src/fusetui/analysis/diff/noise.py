@@ -3,7 +3,7 @@
 This is the specification, which benchmarks/diff_noise.py simulates by dealing the steps
 of one recording out to two sides:
 
-* A row is reported only if the two sides are far apart (`statistics.far_apart`) and the
+* A row is reported only if the two sides are far apart (`statistics.are_far_apart`) and the
   interval of B / A excludes 1. It is Student's interval, of the logarithms of its
   times.
 * Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
@@ -31,8 +31,8 @@ import numpy as np
 from fusetui.analysis.diff.statistics import (
     FLOOR_PERCENT,
     MIN_STEPS_FOR_CORRELATION,
-    far_apart,
-    widening_of,
+    are_far_apart,
+    compute_widening,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.model.quantiles import lower_quantile, medians
@@ -88,7 +88,7 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
     """By how much the logarithm of a time has to change, with one step on each side."""
 
 
-def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
+def estimate_noise(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     """Estimate how much the times of kernels vary by chance, from unchanged kernels.
 
     Args:
@@ -193,12 +193,12 @@ def is_beyond_noise(
             columns.
     """
     paired = noise is not None and noise.paired
-    is_changed = far_apart(a, b, resolution_ns, paired=paired)
+    is_changed = are_far_apart(a, b, resolution_ns, paired=paired)
     if not is_changed.any():
         return is_changed
 
     if noise is None:
-        noise = noise_of(a, b)
+        noise = estimate_noise(a, b)
     # Only columns that are clearly different are worth an interval.
     columns = np.flatnonzero(is_changed)
     is_changed[columns] = _does_interval_exclude_one(
@@ -244,7 +244,7 @@ def _does_interval_exclude_one(
 
     standard_error = np.sqrt(variance * variation.of_change)
     level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
-    margin = student_point(PRIOR_STEPS + variation.freedom, level_of_column)
+    margin = compute_student_point(PRIOR_STEPS + variation.freedom, level_of_column)
     margin_of_column = margin * standard_error
     excludes = np.abs(change) > margin_of_column
     if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
@@ -286,7 +286,7 @@ def _do_wider_intervals_exclude_one(
     """
     still_excludes = excludes.copy()
     for column in np.flatnonzero(excludes).tolist():
-        widening = max(widening_of(sample[:, column]) for sample in samples)
+        widening = max(compute_widening(sample[:, column]) for sample in samples)
         still_excludes[column] = abs(change[column]) > margin[column] * widening
     return still_excludes
 
@@ -339,13 +339,13 @@ def _take_logs(samples: Int64s) -> Floats:
 
 
 @cache
-def student_point(freedom: int, level: float) -> float:
+def compute_student_point(freedom: int, level: float) -> float:
     """Return the two-sided point of Student's t distribution for a significance level.
 
     A value lies farther from 0 than the point, in either direction, with the
     probability `level`. The point is found by bisection.
 
-        >>> round(student_point(10, 0.05), 3)
+        >>> round(compute_student_point(10, 0.05), 3)
         2.228
 
     Args:
@@ -354,19 +354,19 @@ def student_point(freedom: int, level: float) -> float:
     """
     low = 0.0
     high = 1.0
-    while _probability_outside(high, freedom) > level:
+    while _compute_probability_outside(high, freedom) > level:
         high *= 2
     # The point is between `low` and `high`; halve that interval again and again.
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if _probability_outside(middle, freedom) > level:
+        if _compute_probability_outside(middle, freedom) > level:
             low = middle
         else:
             high = middle
     return high
 
 
-def _probability_outside(t: float, freedom: int) -> float:
+def _compute_probability_outside(t: float, freedom: int) -> float:
     """Return the probability that Student's distribution lies more than t from 0.
 
     The sums are those of Abramowitz and Stegun, Handbook of Mathematical Functions:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fusetui.analysis.diff.common_work import CommonWork, measure_common_work
 from fusetui.analysis.diff.evidence import Evidence, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import MIN_STEPS_FOR_VERDICT, MIN_USUAL_STEPS
@@ -45,7 +45,7 @@ MIN_COMMON_SHARE = 0.5
 TORCH_VERSION_KEYS = ("torch_version", "pytorch_version")
 
 
-def notes(
+def write_notes(
     a: WorkItems,
     b: WorkItems,
     *,
@@ -357,7 +357,7 @@ def _describe_moves_to_graphs(
 
     There may be a note for each of the two directions.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     launches_a = _find_launches("A", a, items_a)
     launches_b = _find_launches("B", b, items_b)
     return [
@@ -439,7 +439,7 @@ def _find_longest_pairs_of_one_op(
         (index of an item of A, index of an item of B) of at most MAX_COMPARED_PAIRS
         pairs, the longest first.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     total_ns = a.ns[items_a] + b.ns[items_b]
     longest_first = np.argsort(-total_ns, kind="stable")
     sorted_a = items_a[longest_first].tolist()

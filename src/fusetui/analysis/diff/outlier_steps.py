@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
+from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.outlier_work import collect_rows_by_step
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, detect_tick_ns
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
@@ -207,7 +207,7 @@ def _collect_paired_times(
 
     Where A or B lacks a kernel in a step, the median times stand for it on both.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     rows_a = collect_rows_by_step(a, b)[:, items_a]
     rows_b = collect_rows_by_step(b, a)[:, items_b]
     is_missing = (rows_a == NO_ROW) | (rows_b == NO_ROW)
@@ -235,13 +235,13 @@ def _find_outlying_kernels(
     Returns:
         At most MAX_KERNELS kernels, the farthest apart first.
     """
-    items_a, _ = paired_items(groups)
+    items_a, _ = collect_paired_items(groups)
     if not len(items_a):
         return []
 
     times = _collect_paired_times(a, b, groups)
     outliers = _find_outliers(times.before, times.after, times.is_missing)
-    tick_ns = resolution(a.samples, b.samples)
+    tick_ns = detect_tick_ns(a.samples, b.samples)
     min_distance_ns = _compute_min_distance(times.before, times.after, tick_ns)
     far_pairs = np.flatnonzero(outliers.apart_ns > min_distance_ns)
     farthest_first = far_pairs[np.argsort(-outliers.apart_ns[far_pairs], kind="stable")]
@@ -269,10 +269,10 @@ def _make_row_of_kernel(
     """
     item_a = int(times.items_a[pair])
     item_b = int(times.items_b[pair])
-    in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
-    in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
+    in_a = _describe_item_in_step(a, item_a, int(times.rows_a[step, pair]))
+    in_b = _describe_item_in_step(b, item_b, int(times.rows_b[step, pair]))
     where = f"{ONLY} {b.steps.labels[step]}"
-    return row_of(
+    return make_row(
         kind=RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER,
         op=a.op_names[item_a],
         a=in_a,
@@ -300,13 +300,15 @@ def _compute_min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s
     longest_ns = np.maximum(before, after).max(axis=0)
     floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
     # Of each kernel, leave out the step in which it is the farthest.
-    sorted_distances = np.sort(_distance_from_usual_change(before, after), axis=0)
+    sorted_distances = np.sort(
+        _measure_distance_from_usual_change(before, after), axis=0
+    )
     common_ns = int(np.percentile(sorted_distances[:-1], COMMON_PERCENTILE))
     min_ns = max(tick_ns, MIN_DISTANCE_RATIO * common_ns)
     return np.asarray(np.maximum(floor_ns, min_ns))
 
 
-def _share_of_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
+def _describe_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
     """Return the name, time and row of a kernel in one step.
 
     Args:
@@ -340,7 +342,7 @@ def _do_sides_vary_alike(
     Returns:
         False too if no kernels are paired.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     # `samples` has a row for each step that does the usual work of its trace.
     before = a.samples[np.isin(a.same_work_steps, steps)][:, items_a]
     after = b.samples[np.isin(b.same_work_steps, steps)][:, items_b]
@@ -365,7 +367,7 @@ def _measure_spread(samples: Int64s) -> float:
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
     """The step of each column of samples in which the two sides are farthest apart."""
 
-    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the
+    # How far beyond the usual change (`_measure_distance_from_usual_change`) they are; 0 if the
     # step does not stand out.
     apart_ns: Int64s
     step: Rows
@@ -385,7 +387,9 @@ def _find_outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outlier
         is_unknown: Where a time is unknown and the usual time is in its place. No step
             stands out by that.
     """
-    apart_ns = np.where(is_unknown, 0, _distance_from_usual_change(before, after))
+    apart_ns = np.where(
+        is_unknown, 0, _measure_distance_from_usual_change(before, after)
+    )
     step = apart_ns.argmax(axis=0)
     sorted_apart_ns = np.sort(apart_ns, axis=0)
     farthest_ns = sorted_apart_ns[-1]
@@ -421,7 +425,7 @@ def _measure_range_in_steps(samples: Int64s, is_counted: Flags) -> Int64s:
     return np.asarray(np.ptp(counted, axis=0))
 
 
-def _distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
+def _measure_distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     """Return how far each time of B is from what its column usually changes to.
 
     The usual change of a column is the median difference of its steps (whole ns). Where
@@ -430,7 +434,7 @@ def _distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     takes more ns longer in a slow step.
 
         >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
-        >>> _distance_from_usual_change(before, after).tolist()
+        >>> _measure_distance_from_usual_change(before, after).tolist()
         [[0], [0], [80]]
 
     Args:
@@ -529,7 +533,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
 
 def _make_row_of_idle_time(*, a_ns: int, b_ns: int, step_label: str) -> Row:
     """Make the row of idle time that is longer or shorter in one step."""
-    return row_of(
+    return make_row(
         kind=RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
         op="idle",
         a=RowShare(names=("idle",), ns=a_ns),

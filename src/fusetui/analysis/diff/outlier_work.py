@@ -16,15 +16,19 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import consecutive_runs
 from fusetui.analysis.diff.fusion import FusedOps, find_fused_ops
-from fusetui.analysis.diff.groups import WorkGroup, find_known_names, paired_items
+from fusetui.analysis.diff.groups import (
+    WorkGroup,
+    collect_paired_items,
+    find_known_names,
+)
 from fusetui.analysis.diff.instances import MAX_KERNELS_OF_OP
 from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
-from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
+from fusetui.analysis.diff.model import Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.sequences import (
     are_similar_times,
-    closest,
+    choose_closest_partners,
     is_feasible,
-    match,
+    pair_equal_numbers,
 )
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct
@@ -92,7 +96,7 @@ def _compare_unusual_step(
     kernels = _TimedKernels(keys=items.keys_of(in_step), ns=work.ns[in_step].tolist())
     usual = _TimedKernels(keys=items.keys_of(in_usual_step), ns=expected_ns)
 
-    pairs = match(usual.keys, kernels.keys)
+    pairs = pair_equal_numbers(usual.keys, kernels.keys)
     paired_items_of_step = {item for item, _ in pairs}
     paired_kernels = {kernel for _, kernel in pairs}
     missing_items = _find_unpaired_kernels(usual, kernels, paired=paired_items_of_step)
@@ -242,7 +246,7 @@ def _reject_closest(
     """
     partners_ns = [other.ns[kernel] for kernel in partners]
     candidates_ns = [own.ns[kernel] for kernel in candidates]
-    positions = closest(partners_ns, candidates_ns)
+    positions = choose_closest_partners(partners_ns, candidates_ns)
     with_partner = {candidates[position] for position in positions}
     return [kernel for kernel in candidates if kernel not in with_partner]
 
@@ -298,7 +302,7 @@ class _Deviation(msgspec.Struct, frozen=True):
     exact_key: int
 
 
-def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
+def make_rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     """Make the rows of the work that single steps of a trace have or lack.
 
     The rows are not part of the sum that explains the change, because that sum is about
@@ -370,7 +374,7 @@ def _map_keys_to_replaced(
         {exact key that only B has: exact key in A}, without keys whose pairs replace
         different work of A.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     keys_before = a.exact_keys[items_a].tolist()
     keys_after = b.exact_keys[items_b].tolist()
     replaced_by_key: defaultdict[int, set[int]] = defaultdict(set)
@@ -718,9 +722,9 @@ def _make_row_of_other_kernels(
         kind = RowKind.FUSED
     else:
         kind = RowKind.SPLIT
-    return row_of(
+    return make_row(
         kind=kind,
-        op=_op_name(items.trace, extra[0]),
+        op=_get_op_name(items.trace, extra[0]),
         a=a,
         b=b,
         why=_describe_step(items, extra[0], side),
@@ -756,9 +760,9 @@ def _make_row_of_kernels(
     if are_many:
         what = f"{plural(len(kernels), 'piece')} of work"
     else:
-        what = _op_name(items.trace, kernels[0])
+        what = _get_op_name(items.trace, kernels[0])
     where = _describe_step(items, kernels[0], side)
-    return row_of(
+    return make_row(
         kind=RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         op=what,
         a=share_of_a,
@@ -768,7 +772,7 @@ def _make_row_of_kernels(
     )
 
 
-def _op_name(trace: Trace, kernel: OutlierKernel) -> str:
+def _get_op_name(trace: Trace, kernel: OutlierKernel) -> str:
     """Return the name of the op of a kernel; "" when unknown."""
     op = int(trace.op[kernel.row])
     return trace.name_of(op) if op != NO_ROW else ""

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.items import WorkItems, ancestors
+from fusetui.analysis.diff.items import WorkItems, iterate_enclosing_slices
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.patterns import lazy_pattern
@@ -80,14 +80,14 @@ def choose_sort_of_all(sorts: Iterable[str]) -> str:
 
 
 @cache
-def sort_of_work(role: int, kernel: str, op: str) -> str:
+def find_sort_of_work(role: int, kernel: str, op: str) -> str:
     """Return the sort of work of a kernel.
 
     The name of the kernel tells it, else the op of PyTorch that launched it.
 
-    >>> sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
+    >>> find_sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
     'GEMM'
-    >>> sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
+    >>> find_sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
     'GEMM'
 
     Args:
@@ -169,7 +169,7 @@ def _find_sorts(items: WorkItems) -> list[str]:
     roles = items.trace.role[items.row].tolist()
     sorts = []
     for role, kernel, op in zip(roles, items.names, items.op_names, strict=True):
-        sorts.append(sort_of_work(role, kernel, op))
+        sorts.append(find_sort_of_work(role, kernel, op))
     return sorts
 
 
@@ -248,7 +248,7 @@ def _is_inside_slice_named(
     """
     has_wanted_name = items.trace.named(is_wanted)
     is_inside = np.zeros(len(items), dtype=np.bool_)
-    for row in ancestors(items.trace, rows):
+    for row in iterate_enclosing_slices(items.trace, rows):
         is_inside |= (row != NO_ROW) & has_wanted_name[items.trace.name[row]]
     return is_inside
 

@@ -19,7 +19,7 @@ import numpy as np
 from fusetui.analysis.diff.groups import WorkGroup, replace_matched_groups
 from fusetui.analysis.diff.items import NO_OP
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces
-from fusetui.analysis.diff.sequences import closest, is_feasible
+from fusetui.analysis.diff.sequences import choose_closest_partners, is_feasible
 from fusetui.trace.model.arrays import Floats
 
 T = TypeVar("T")
@@ -341,9 +341,9 @@ def _choose_positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsIn
     all_of_a = list(range(len(ns_a)))
     all_of_b = list(range(len(ns_b)))
     if len(ns_a) > len(ns_b):
-        return _PositionsInOrder(a=closest(ns_b, ns_a), b=all_of_b)
+        return _PositionsInOrder(a=choose_closest_partners(ns_b, ns_a), b=all_of_b)
     if len(ns_b) > len(ns_a):
-        return _PositionsInOrder(a=all_of_a, b=closest(ns_a, ns_b))
+        return _PositionsInOrder(a=all_of_a, b=choose_closest_partners(ns_a, ns_b))
     return _PositionsInOrder(a=all_of_a, b=all_of_b)
 
 

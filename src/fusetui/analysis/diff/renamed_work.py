@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from fusetui.analysis.diff.evidence import MIN_SHARED_KERNELS, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.names import remove_run_numbers
 from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -163,7 +163,7 @@ def _count_kernels_of_op_pairs(
     """
     kernels_of_pair: Counter[_OpPair] = Counter()
     counted_groups = [group for group in groups if (group.why == ELSEWHERE) == moved]
-    items_a, items_b = paired_items(counted_groups)
+    items_a, items_b = collect_paired_items(counted_groups)
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         is_same_kernel = a.kernel_id(item_a) == b.kernel_id(item_b)
         if not is_same_kernel or not a.computes[item_a]:
@@ -190,7 +190,7 @@ def _make_stable_name(name: str) -> str:
     'inductor::triton_poi_fused_gelu'
     """
     namespace, separator, _ = name.rpartition("::")
-    return f"{namespace}{separator}{identity(stem(name))}"
+    return f"{namespace}{separator}{remove_run_numbers(stem(name))}"
 
 
 def _remove_namespace(name: str) -> str:

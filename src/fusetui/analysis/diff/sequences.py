@@ -36,7 +36,8 @@ MAX_CUTS = 40
 """Stretches that are still too long after this many successive cuts stay unmatched."""
 
 MAX_CLOSEST_CELLS = 1 << 22
-"""Sequences that take more comparisons than this are not paired by `closest`."""
+"""Sequences that take more comparisons than this are not paired by
+`choose_closest_partners`."""
 
 MAX_APART_DIVISOR = 4
 """Two times are alike if they differ by at most the longer one divided by this."""
@@ -60,19 +61,19 @@ class Stretch(NamedTuple):
 
 
 class _Task(NamedTuple):
-    """A stretch that `match` has yet to pair."""
+    """A stretch that `pair_equal_numbers` has yet to pair."""
 
     stretch: Stretch
     cuts: int  # how many cuts at anchors led to this stretch
 
 
-def match(a: Int64s, b: Int64s) -> list[Pair]:
+def pair_equal_numbers(a: Int64s, b: Int64s) -> list[Pair]:
     """Pair equal numbers of two sequences, in order.
 
     The pairs are a longest common subsequence if the table of what remains after
     trimming is small enough (MAX_CELLS), else a long common subsequence.
 
-    >>> match(np.array([7, 8, 9]), np.array([8, 7, 9]))
+    >>> pair_equal_numbers(np.array([7, 8, 9]), np.array([8, 7, 9]))
     [(1, 0), (2, 2)]
 
     Returns:
@@ -94,7 +95,7 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         part_of_a = a[stretch.first_a : stretch.last_a]
         part_of_b = b[stretch.first_b : stretch.last_b]
         if stretch.cells <= MAX_CELLS:
-            common = longest_common(part_of_a.tolist(), part_of_b.tolist())
+            common = pair_longest_common(part_of_a.tolist(), part_of_b.tolist())
             pairs += _shift_to_whole(common, stretch)
         elif task.cuts < MAX_CUTS:
             anchors = _shift_to_whole(_choose_anchors(part_of_a, part_of_b), stretch)
@@ -120,7 +121,9 @@ def _list_tasks_between(
     if not anchors:
         return []
     return [
-        _Task(stretch=gap, cuts=cuts) for gap in gaps(anchors, stretch) if gap.cells
+        _Task(stretch=gap, cuts=cuts)
+        for gap in iterate_gaps(anchors, stretch)
+        if gap.cells
     ]
 
 
@@ -153,17 +156,17 @@ def _choose_anchors(a: Int64s, b: Int64s) -> list[Pair]:
     return max(by_windows, by_occurrence, key=len)
 
 
-def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
+def count_occurrences(values: Int64s, sequence: Int64s) -> Int64s:
     """Count how often each of the values occurs in a sequence.
 
-    >>> occurrences(np.array([7, 8]), np.array([7, 5, 7])).tolist()
+    >>> count_occurrences(np.array([7, 8]), np.array([7, 5, 7])).tolist()
     [2, 0]
     """
     ascending = np.sort(sequence)
     return count_until(ascending, values) - count_below(ascending, values)
 
 
-def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
+def iterate_gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     """Yield the stretches before, between and after pairs.
 
     A stretch is a range of positions in each of two sequences. There is one more than
@@ -187,7 +190,7 @@ def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     )
 
 
-def longest_common(a: list[int], b: list[int]) -> list[Pair]:
+def pair_longest_common(a: list[int], b: list[int]) -> list[Pair]:
     """Return one longest common subsequence of two sequences.
 
     It takes time proportional to len(a) * len(b) / 64.
@@ -195,7 +198,7 @@ def longest_common(a: list[int], b: list[int]) -> list[Pair]:
     Returns:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
 
-    >>> longest_common([1, 2, 3], [2, 3, 1])
+    >>> pair_longest_common([1, 2, 3], [2, 3, 1])
     [(1, 0), (2, 1)]
     """
     return _trace_back(_compute_table_rows(a, b), len(a), len(b))
@@ -350,7 +353,7 @@ def _pair_numbers_of_window(a: list[int], b: list[int], *, is_last: bool) -> lis
     after the windows may change the pairs near their end.
     """
     if is_last:
-        return longest_common(a, b)
+        return pair_longest_common(a, b)
     half = WINDOW_NUMBERS // 2
     return [(i, j) for i, j in _align_open_ended(a, b) if i < half and j < half]
 
@@ -529,7 +532,7 @@ def is_feasible(shorter: int, longer: int) -> bool:
     return shorter * candidates <= MAX_CLOSEST_CELLS
 
 
-def closest(
+def choose_closest_partners(
     shorter: Sequence[int] | Int64s, longer: Sequence[int] | Int64s
 ) -> list[int]:
     """Choose a partner in the longer sequence for each element of the shorter one.
@@ -543,7 +546,7 @@ def closest(
     Returns:
         For each element of the shorter sequence, the position of its partner.
 
-    >>> closest([10, 20], [9, 15, 21])
+    >>> choose_closest_partners([10, 20], [9, 15, 21])
     [0, 2]
     """
     surplus = len(longer) - len(shorter)
