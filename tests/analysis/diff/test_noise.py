@@ -138,7 +138,9 @@ def halves(path: Path) -> tuple[Work, Work]:
     """The first and the last steps of one recording."""
     work = collect_work(open_trace(str(path)), path.name)
     steps = list(range(len(work.steps)))
-    return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
+    return work.keep_steps(steps[: len(steps) // 2]), work.keep_steps(
+        steps[len(steps) // 2 :]
+    )
 
 
 def changed(one: Work, other: Work) -> list[Row]:

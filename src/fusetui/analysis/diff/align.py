@@ -294,7 +294,7 @@ def _align_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
     keys_anywhere = _sort_keys_by_trust(a, b)
     keys_within_places = [_combine_with_places(keys, places) for keys in keys_anywhere]
 
-    whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
+    whole_lanes = Stretch(first_a=0, stop_a=len(a), first_b=0, stop_b=len(b))
     pairs: list[Pair] = []
     for keys in [*keys_within_places, *keys_anywhere]:
         gaps_so_far = list(iterate_gaps(pairs, whole_lanes))
@@ -365,8 +365,8 @@ def _pair_items_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pai
     if not gap.cells:
         return []
 
-    keys_in_gap_a = keys_a[gap.first_a : gap.last_a]
-    keys_in_gap_b = keys_b[gap.first_b : gap.last_b]
+    keys_in_gap_a = keys_a[gap.first_a : gap.stop_a]
+    keys_in_gap_b = keys_b[gap.first_b : gap.stop_b]
     if len(keys_in_gap_a) * len(keys_in_gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
         pairs_in_gap = _pair_equal_keys_by_numpy(keys_in_gap_a, keys_in_gap_b)
     else:

@@ -500,9 +500,8 @@ def _find_step_of_rows(work: Work, rows: Rows) -> Rows:
 
 def _find_outermost_ops(trace: Trace) -> Rows:
     """Return the rows of the CPU ops that are not inside another slice."""
-    # The last flag makes it an array of flags where there are no tracks.
     is_track_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
-    is_op = np.array([*is_track_of_ops, False])[trace.track]
+    is_op = np.array(is_track_of_ops, dtype=np.bool_)[trace.track]
     is_outermost = trace.parent == NO_ROW
     return np.flatnonzero(is_op & is_outermost)
 

@@ -159,9 +159,14 @@ def make_rows(
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for compared in equally_frequent:
-        diff_rows += _make_row_of_single_step(a, b, compared)
+        row_of_step = _make_row_of_single_step(a, b, compared)
+        if row_of_step is not None:
+            diff_rows.append(row_of_step)
+
     if is_in_sum:
-        diff_rows += _make_row_of_unchanged_dispatch(equally_frequent)
+        row_of_rest = _make_row_of_unchanged_dispatch(equally_frequent)
+        if row_of_rest is not None:
+            diff_rows.append(row_of_rest)
     return diff_rows
 
 
@@ -329,24 +334,25 @@ def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row
 
 def _make_row_of_single_step(
     a: WorkItems, b: WorkItems, compared: _ComparedLabel
-) -> list[Row]:
+) -> Row | None:
     """Make the row of slices whose number differs between A and B in one step only.
 
     Returns:
-        One row. An empty list if no single step differs, or if A and B do not have
-        equally many steps. Also if both call the op equally often in that step.
+        None if they differ in no step or in several. Also if A and B do not have
+        equally many steps, if these are fewer than MIN_STEPS, or if both call the op
+        equally often in that step.
     """
     steps = len(b.steps)
     if steps < MIN_STEPS or len(a.steps) != steps:
-        return []
+        return None
     step = _find_only_differing_step(compared, steps)
     if step is None or compared.is_called_equally_often_in(step):
-        return []
+        return None
 
     before = compared.a.share_of_step(step) if compared.a else RowShare()
     after = compared.b.share_of_step(step) if compared.b else RowShare()
     why = f"{ONLY} {b.steps.labels[step]}"
-    return [_make_row(compared.label, before, after, why, counts=False)]
+    return _make_row(compared.label, before, after, why, counts=False)
 
 
 def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
@@ -397,14 +403,14 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
 def _make_row_of_unchanged_dispatch(
     equally_frequent: Sequence[_ComparedLabel],
-) -> list[Row]:
+) -> Row | None:
     """Make one row of all dispatch that A and B have equally often.
 
     The row is SAME if the change of its total time is within noise, else FASTER or
     SLOWER. Dispatch whose time is contained in other dispatch is left out.
 
     Returns:
-        One row; an empty list if A or B has no such dispatch.
+        None if A or B has no such dispatch.
     """
     dispatch_a: list[Dispatch] = []
     dispatch_b: list[Dispatch] = []
@@ -414,7 +420,7 @@ def _make_row_of_unchanged_dispatch(
         if compared.b and compared.b.adds_up:
             dispatch_b.append(compared.b)
     if not dispatch_a or not dispatch_b:
-        return []
+        return None
 
     before = _add_up_dispatches(dispatch_a)
     after = _add_up_dispatches(dispatch_b)
@@ -428,14 +434,13 @@ def _make_row_of_unchanged_dispatch(
         kind = RowKind.FASTER
     else:
         kind = RowKind.SLOWER
-    row = make_row(
+    return make_row(
         kind=kind,
         op=f"{CPU}other ops that compute nothing",
         a=before.share,
         b=after.share,
         why="equally many on both sides",
     )
-    return [row]
 
 
 def _add_up_dispatches(dispatches: Sequence[Dispatch]) -> _Total:

@@ -113,7 +113,12 @@ def _find_context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Cont
     if any(b.is_compiled(item) for item in group.b):
         compiled_sides += "b"
 
-    program, members = (a, group.a) if group.a else (b, group.b)
+    if group.a:
+        program = a
+        members = group.a
+    else:
+        program = b
+        members = group.b
     first = members[0]
     is_repeated_block = group.title != ""
     if is_repeated_block:
@@ -349,16 +354,17 @@ def _judge_groups(
         a, b, a.samples[:, items_a], b.samples[:, items_b], noise
     )
 
-    kinds_of_pairs = []
-    for kind, is_same in zip(kinds_by_time, is_same_kernel.tolist(), strict=True):
-        kinds_of_pairs.append(kind if is_same else RowKind.REPLACED)
+    # Each item is in one group, so the item of A tells which pair it is.
+    kind_of_item_a: dict[int, RowKind] = {}
+    for item_a, kind_by_time, is_same in zip(
+        items_a.tolist(), kinds_by_time, is_same_kernel.tolist(), strict=True
+    ):
+        kind_of_item_a[item_a] = kind_by_time if is_same else RowKind.REPLACED
 
-    # `collect_paired_items` returns the pairs in the order of the groups.
-    remaining_kinds = iter(kinds_of_pairs)
-    kinds = []
+    kinds: list[RowKind] = []
     for group in groups:
         if _is_pair(group):
-            kinds.append(next(remaining_kinds))
+            kinds.append(kind_of_item_a[group.a[0]])
         else:
             kinds.append(_judge_group_of_several(a, b, group, noise))
     return kinds

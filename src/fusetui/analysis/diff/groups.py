@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -89,11 +89,11 @@ class Alignment:
             self.pairs.append((lanes.a[i], lanes.b[j]))
 
         self.gaps: list[Gap] = []
-        whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
+        whole = Stretch(first_a=0, stop_a=len(lanes.a), first_b=0, stop_b=len(lanes.b))
         for between in iterate_gaps(lanes.pairs, whole):
             gap = Gap(
-                a=[*lanes.a[between.first_a : between.last_a]],
-                b=[*lanes.b[between.first_b : between.last_b]],
+                a=[*lanes.a[between.first_a : between.stop_a]],
+                b=[*lanes.b[between.first_b : between.stop_b]],
             )
             self.gaps.append(gap)
 
@@ -140,7 +140,11 @@ class Alignment:
         self.remove_from_gaps(side, set(members), self.gaps_near(gap_index))
 
     def group_items(
-        self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
+        self,
+        of_a: Iterable[int],
+        of_b: Iterable[int],
+        why: str,
+        matched_as_whole: bool = False,
     ) -> None:
         """Group any number of items (kernels and copies) of A and of B.
 
@@ -152,7 +156,7 @@ class Alignment:
             of_a: Items of A without a counterpart, or of a pair that was taken apart.
             of_b: The same of B.
             why: The evidence, for the reader.
-            together: Whether it is unknown which item does the work of which.
+            matched_as_whole: Whether it is unknown which item does the work of which.
         """
         members_a = tuple(sorted(of_a))
         members_b = tuple(sorted(of_b))
@@ -171,7 +175,7 @@ class Alignment:
             a=members_a,
             b=members_b,
             why=why if has_counterpart else "",
-            matched_as_whole=together,
+            matched_as_whole=matched_as_whole,
         )
         self.groups.append(group)
 
@@ -352,19 +356,30 @@ def _make_unmatched_group(side: int, item: int) -> WorkGroup:
     return WorkGroup(a=of_a, b=of_b)
 
 
-def collect_paired_items(groups: Iterable[WorkGroup]) -> Rows:
+class PairedItems(NamedTuple):
+    """Items in pairs: the n-th item of A and the n-th item of B are a pair."""
+
+    a: Rows
+    b: Rows
+
+
+def collect_paired_items(groups: Iterable[WorkGroup]) -> PairedItems:
     """Return the items of the groups that have one item of A and one of B.
 
     An item is the index of a kernel or copy of the representative step.
 
     Returns:
-        An array of shape [2, pairs]: the items of A, then those of B.
+        The pairs in the order of their groups; empty arrays if there are none.
     """
-    pairs = []
+    items_a: list[int] = []
+    items_b: list[int] = []
     for group in groups:
         if len(group.a) == 1 and len(group.b) == 1:
-            pairs.append((group.a[0], group.b[0]))
-    return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+            items_a.append(group.a[0])
+            items_b.append(group.b[0])
+    return PairedItems(
+        a=np.array(items_a, dtype=np.intp), b=np.array(items_b, dtype=np.intp)
+    )
 
 
 def replace_matched_groups(

@@ -305,17 +305,17 @@ class _PairRun(NamedTuple):
 
     exact_key: int
     first: int  # the index of the first pair
-    last: int  # the index after that of the last pair
+    stop: int  # the index after that of the last pair
 
     @property
     def gaps(self) -> slice:
         """The gaps before, between and after its pairs."""
-        return slice(self.first, self.last + 1)
+        return slice(self.first, self.stop + 1)
 
     @property
     def pairs(self) -> slice:
         """The pairs themselves."""
-        return slice(self.first, self.last)
+        return slice(self.first, self.stop)
 
 
 def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
@@ -325,13 +325,14 @@ def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
     is nothing to decide about them.
     """
     first = 0
-    for exact_key, run in groupby(_collect_keys_of_pairs(alignment)):
-        last = first + len(list(run))
-        gaps = alignment.gaps[first : last + 1]
-        has_unpaired_items = any(gap.a or gap.b for gap in gaps)
-        if exact_key is not None and has_unpaired_items:
-            yield _PairRun(exact_key=exact_key, first=first, last=last)
-        first = last
+    for exact_key, equal_keys in groupby(_collect_keys_of_pairs(alignment)):
+        stop = first + len(list(equal_keys))
+        if exact_key is not None:  # None: pairs of two different kernels or ops
+            run = _PairRun(exact_key=exact_key, first=first, stop=stop)
+            has_unpaired_items = any(gap.a or gap.b for gap in alignment.gaps[run.gaps])
+            if has_unpaired_items:
+                yield run
+        first = stop
 
 
 def _collect_keys_of_pairs(alignment: Alignment) -> list[int | None]:
@@ -397,10 +398,10 @@ def _pair_by_closest_times(
     candidates = sorted(partners_before + unpaired_items)
 
     if not is_feasible(len(other_items), len(candidates)):
-        for pair_index in range(run.first, run.last):
+        for pair_index in range(run.first, run.stop):
             alignment.pairs[pair_index] = None
         of_a, of_b = order_as_a_and_b(side, candidates, other_items)
-        alignment.group_items(of_a, of_b, WHOLE_RUN, together=True)
+        alignment.group_items(of_a, of_b, WHOLE_RUN, matched_as_whole=True)
         return
 
     other_features = alignment.items[other_side].features[other_items]

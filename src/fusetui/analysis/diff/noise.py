@@ -105,15 +105,17 @@ def estimate_noise(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     log_a = _take_logs(a)
     log_b = _take_logs(b)
     separate = _measure_variation(log_a, log_b, paired=False)
-    if not separate.freedom:  # one step on each side
+    if not separate.degrees_of_freedom:  # one step on each side
         return Noise(
             rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
         )
 
-    variance = separate.squares / separate.freedom
+    variance = separate.sum_of_squares / separate.degrees_of_freedom
     if same_steps and len(a) == len(b):
         differences = _measure_variation(log_a, log_b, paired=True)
-        variance_of_differences = differences.squares / differences.freedom
+        variance_of_differences = (
+            differences.sum_of_squares / differences.degrees_of_freedom
+        )
         # Differences of two independent sides would have twice the variance.
         expected_if_independent = 2 * variance.sum()
         actual = variance_of_differences.sum()
@@ -233,7 +235,7 @@ def _does_interval_exclude_one(
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
 
     variation = _measure_variation(log_a, log_b, paired=noise.paired)
-    if not variation.freedom:  # one step on each side
+    if not variation.degrees_of_freedom:  # one step on each side
         return np.abs(change) > noise.min_change
 
     variance = _average_with_usual_variance(log_a, variation, noise)
@@ -242,9 +244,11 @@ def _does_interval_exclude_one(
     rounding_variance = _compute_rounding_variance(a, b, tick_ns)
     variance += rounding_variance if noise.paired else rounding_variance / 2
 
-    standard_error = np.sqrt(variance * variation.of_change)
+    standard_error = np.sqrt(variance * variation.change_factor)
     level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
-    margin = compute_student_point(PRIOR_STEPS + variation.freedom, level_of_column)
+    margin = compute_student_point(
+        PRIOR_STEPS + variation.degrees_of_freedom, level_of_column
+    )
     margin_of_column = margin * standard_error
     excludes = np.abs(change) > margin_of_column
     if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
@@ -268,8 +272,8 @@ def _average_with_usual_variance(
     length = np.median(log_a, axis=0)
     classes_of_shorter_kernels = count_below(noise.longest, length)
     usual_variance = noise.variance[classes_of_shorter_kernels]
-    squares = PRIOR_STEPS * usual_variance + variation.squares
-    return np.asarray(squares / (PRIOR_STEPS + variation.freedom))
+    squares = PRIOR_STEPS * usual_variance + variation.sum_of_squares
+    return np.asarray(squares / (PRIOR_STEPS + variation.degrees_of_freedom))
 
 
 def _do_wider_intervals_exclude_one(
@@ -307,9 +311,10 @@ def _compute_rounding_variance(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
 class _Variation(msgspec.Struct, frozen=True, eq=False):
     """How much samples vary within each side, or how much their differences vary."""
 
-    squares: Floats  # the sum of squares around the means, one per column
-    freedom: int  # degrees of freedom
-    of_change: float  # the variance of the change for a variance of 1
+    sum_of_squares: Floats  # around the means, one per column
+    degrees_of_freedom: int  # 0 with one step on each side
+    # The variance of the change from A to B is that of one sample times this factor.
+    change_factor: float
 
 
 def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
@@ -321,16 +326,20 @@ def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variat
         paired: Whether to measure the differences of the n-th steps instead of the
             samples of each trace.
     """
-    samples = [log_b - log_a] if paired else [log_a, log_b]
-    squares = np.zeros(log_a.shape[1])
-    freedom = 0
-    of_change = 0.0
-    for sample in samples:
-        deviations = sample - sample.mean(axis=0)
-        squares += (deviations**2).sum(axis=0)
-        freedom += len(sample) - 1  # the mean takes one degree of freedom
-        of_change += 1 / len(sample)
-    return _Variation(squares=squares, freedom=freedom, of_change=of_change)
+    samples_of_each = [log_b - log_a] if paired else [log_a, log_b]
+    sum_of_squares = np.zeros(log_a.shape[1])
+    degrees_of_freedom = 0
+    change_factor = 0.0
+    for samples in samples_of_each:
+        deviations = samples - samples.mean(axis=0)
+        sum_of_squares += (deviations**2).sum(axis=0)
+        degrees_of_freedom += len(samples) - 1  # the mean takes one of them
+        change_factor += 1 / len(samples)  # the variance of the mean of the samples
+    return _Variation(
+        sum_of_squares=sum_of_squares,
+        degrees_of_freedom=degrees_of_freedom,
+        change_factor=change_factor,
+    )
 
 
 def _take_logs(samples: Int64s) -> Floats:

@@ -80,7 +80,12 @@ def find_single_step_outliers(
         return []
     if not _do_sides_vary_alike(a, b, groups, usual_on_both):
         return []
-    return [*_find_outlying_kernels(a, b, groups), *_find_outlying_idle_time(a, b)]
+
+    outliers = _find_outlying_kernels(a, b, groups)
+    idle_outlier = _find_outlying_idle_time(a, b)
+    if idle_outlier is not None:
+        outliers.append(idle_outlier)
+    return outliers
 
 
 def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
@@ -495,7 +500,7 @@ def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     )
 
 
-def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
+def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> SingleStepOutlier | None:
     """Find the one step whose idle time in A and B is far apart, if there is one.
 
     Only steps that do the usual work in A or B are considered. The change has to be a
@@ -503,7 +508,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     does the usual work.
 
     Returns:
-        One outlier, or an empty list.
+        None if no step stands out by its idle time.
     """
     idle_times = _measure_idle_times(a, b)
     before = idle_times.before
@@ -520,7 +525,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     min_ns = int(min_share * np.median(a.steps.dur))
     change_ns = abs(int(after[position] - before[position]))
     if min(apart_ns, change_ns) <= min_ns:
-        return []
+        return None
 
     step = int(idle_times.step[position])
     row = _make_row_of_idle_time(
@@ -528,7 +533,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
         b_ns=int(idle_times.after[position]),
         step_label=b.steps.labels[step],
     )
-    return [SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)]
+    return SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)
 
 
 def _make_row_of_idle_time(*, a_ns: int, b_ns: int, step_label: str) -> Row:

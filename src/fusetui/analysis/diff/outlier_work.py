@@ -384,8 +384,10 @@ def _map_keys_to_replaced(
     keys_of_a = set(a.exact_keys.tolist())
     key_in_a = {}
     for key_after, replaced_keys in replaced_by_key.items():
-        if len(replaced_keys) == 1 and key_after not in keys_of_a:
-            (key_in_a[key_after],) = replaced_keys
+        is_only_in_b = key_after not in keys_of_a
+        if is_only_in_b and len(replaced_keys) == 1:
+            (replaced_key,) = replaced_keys
+            key_in_a[key_after] = replaced_key
     return key_in_a
 
 

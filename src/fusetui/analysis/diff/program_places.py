@@ -272,8 +272,7 @@ def _find_innermost_around(
     is_track_of_layer = []
     for track in trace.tracks:
         is_track_of_layer.append(track.layer is layer and track.subrow == 0)
-    # The last flag makes it an array of flags where there are no tracks.
-    is_on_layer = np.array([*is_track_of_layer, False])[trace.track]
+    is_on_layer = np.array(is_track_of_layer, dtype=np.bool_)[trace.track]
 
     is_role_of_layer = np.array([LAYERS[role] is layer for role in Role])
     is_captured = trace.role == Role.CAPTURED

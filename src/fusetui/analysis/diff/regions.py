@@ -209,11 +209,14 @@ def _group_one_sort(
     rest = items.without(groups)
     for items_of_kernel in _divide_by_key(a, b, rest, _kernel_id).values():
         why = f"all unpaired runs of this kernel{where}"
-        groups += _make_one_group(items_of_kernel, why)
+        if items_of_kernel.are_on_both_sides:
+            groups.append(_make_one_group(items_of_kernel, why))
 
     if sort not in SORTS_OF_MOVES:
         rest = items.without(groups)
-        groups += _make_one_group(rest, f"all unpaired {sort} work{where}")
+        why = f"all unpaired {sort} work{where}"
+        if rest.are_on_both_sides:
+            groups.append(_make_one_group(rest, why))
     return groups
 
 
@@ -248,25 +251,22 @@ def _group_main_work(
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
             why = f"similar counts of unpaired {sort} {layout} work{where}"
-            groups += _make_one_group(items_of_layout, why)
+            groups.append(_make_one_group(items_of_layout, why))
     return groups
 
 
-def _make_one_group(items: UnpairedItems, why: str) -> list[WorkGroup]:
-    """Make one group of all items; no group if A or B has no items.
+def _make_one_group(items: UnpairedItems, why: str) -> WorkGroup:
+    """Make one group of all items, of which A and B have at least one each.
 
     `why` is the evidence, for the reader.
     """
-    if not items.are_on_both_sides:
-        return []
-    group = WorkGroup(
+    return WorkGroup(
         a=tuple(items.a),
         b=tuple(items.b),
         why=why,
         matched_as_whole=len(items.a) + len(items.b) > 2,
         by_sort_or_position=True,
     )
-    return [group]
 
 
 def _pair_in_order(

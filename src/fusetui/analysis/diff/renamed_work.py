@@ -74,7 +74,7 @@ def find_renamed_ops(
         kernels = kernels_in_place[pair]
         is_known = pair.without_namespaces in known_pairs
         if not is_known and judge.launch_enough(pair, kernels):
-            renamed.append(judge.renamed_op(pair, kernels))
+            renamed.append(judge.make_renamed_op(pair, kernels))
     return tuple(renamed)
 
 
@@ -132,7 +132,7 @@ class _PairJudge:
             min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
         return kernels >= max(min_of_a, min_of_b)
 
-    def renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
+    def make_renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
         """Return the pair with the full names of its ops.
 
         Args:

@@ -46,18 +46,18 @@ MAX_APART_DIVISOR = 4
 class Stretch(NamedTuple):
     """The positions of both sides that are still to be paired.
 
-    Each side has the positions from `first_*` up to, but without, `last_*`.
+    Each side has the positions from `first_*` up to, but without, `stop_*`.
     """
 
     first_a: int
-    last_a: int
+    stop_a: int
     first_b: int
-    last_b: int
+    stop_b: int
 
     @property
     def cells(self) -> int:
         """The size of the table that solves it; 0 when one side is empty."""
-        return (self.last_a - self.first_a) * (self.last_b - self.first_b)
+        return (self.stop_a - self.first_a) * (self.stop_b - self.first_b)
 
 
 class _Task(NamedTuple):
@@ -80,7 +80,7 @@ def pair_equal_numbers(a: Int64s, b: Int64s) -> list[Pair]:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
     """
     pairs: list[Pair] = []
-    whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
+    whole = Stretch(first_a=0, stop_a=len(a), first_b=0, stop_b=len(b))
     tasks = [_Task(stretch=whole, cuts=0)]
     while tasks:
         task = tasks.pop()
@@ -92,8 +92,8 @@ def pair_equal_numbers(a: Int64s, b: Int64s) -> list[Pair]:
         if not stretch.cells:
             continue
 
-        part_of_a = a[stretch.first_a : stretch.last_a]
-        part_of_b = b[stretch.first_b : stretch.last_b]
+        part_of_a = a[stretch.first_a : stretch.stop_a]
+        part_of_b = b[stretch.first_b : stretch.stop_b]
         if stretch.cells <= MAX_CELLS:
             common = pair_longest_common(part_of_a.tolist(), part_of_b.tolist())
             pairs += _shift_to_whole(common, stretch)
@@ -179,14 +179,14 @@ def iterate_gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     first_a = stretch.first_a
     first_b = stretch.first_b
     for i, j in pairs:
-        yield Stretch(first_a=first_a, last_a=i, first_b=first_b, last_b=j)
+        yield Stretch(first_a=first_a, stop_a=i, first_b=first_b, stop_b=j)
         first_a = i + 1
         first_b = j + 1
     yield Stretch(
         first_a=first_a,
-        last_a=stretch.last_a,
+        stop_a=stretch.stop_a,
         first_b=first_b,
-        last_b=stretch.last_b,
+        stop_b=stretch.stop_b,
     )
 
 
@@ -273,8 +273,8 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
         b: The other one.
         stretch: The range of positions in each of them that is looked at.
     """
-    part_of_a = a[stretch.first_a : stretch.last_a]
-    part_of_b = b[stretch.first_b : stretch.last_b]
+    part_of_a = a[stretch.first_a : stretch.stop_a]
+    part_of_b = b[stretch.first_b : stretch.stop_b]
     shorter_length = min(len(part_of_a), len(part_of_b))
     equal_at_begin = count_leading(
         part_of_a[:shorter_length] == part_of_b[:shorter_length]
@@ -287,9 +287,9 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
 
     rest = Stretch(
         first_a=stretch.first_a + equal_at_begin,
-        last_a=stretch.last_a - equal_at_end,
+        stop_a=stretch.stop_a - equal_at_end,
         first_b=stretch.first_b + equal_at_begin,
-        last_b=stretch.last_b - equal_at_end,
+        stop_b=stretch.stop_b - equal_at_end,
     )
     pairs: list[Pair] = []
     pairs += zip(
@@ -298,8 +298,8 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
         strict=True,
     )
     pairs += zip(
-        range(rest.last_a, stretch.last_a),
-        range(rest.last_b, stretch.last_b),
+        range(rest.stop_a, stretch.stop_a),
+        range(rest.stop_b, stretch.stop_b),
         strict=True,
     )
     return _Trimmed(stretch=rest, pairs=pairs)

@@ -171,15 +171,16 @@ def _choose_named_terms(diff: Diff) -> list[_Term]:
     terms = [term for term in _collect_terms(diff) if term.ns]
     terms.sort(key=lambda term: -abs(term.ns))
 
-    named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
+    chosen = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
     # A sentence that names only what goes the other way would explain nothing.
     reasons = [term for term in terms if term.ns * change_ns > 0]
-    if reasons and reasons[0] not in named:
-        named.insert(0, reasons[0])
-    rest_ns = change_ns - sum(term.ns for term in named)
-    if abs(rest_ns) > min_ns and named:
-        named.append(_Term(ns=rest_ns, what="everything else"))
-    return named
+    if reasons and reasons[0] not in chosen:
+        chosen.insert(0, reasons[0])
+
+    rest_ns = change_ns - sum(term.ns for term in chosen)
+    if abs(rest_ns) > min_ns and chosen:
+        chosen.append(_Term(ns=rest_ns, what="everything else"))
+    return chosen
 
 
 def _compute_min_term_ns(diff: Diff) -> float:

@@ -83,6 +83,8 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
         if partners.common_kernels(pair) >= partners.min_common_kernels(pair):
             partners.join(pair)
 
+    # Partners have the same set, so it occurs once for each of them. Merging streams a
+    # second time changes nothing.
     merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
     merged_b = [_select_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
     return _merge_lanes(a.work, merged_a), _merge_lanes(b.work, merged_b)

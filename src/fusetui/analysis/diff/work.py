@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     positions_in_trace: tuple[int, ...]
     steps_in_trace: int  # how many steps the trace has, used or not
 
-    def only(self, steps: Sequence[int]) -> Work:
+    def keep_steps(self, steps: Sequence[int]) -> Work:
         """Return the work of some of the steps; a note says that others are excluded.
 
         If all steps are kept, it is the same object, without a note. `steps` are the
@@ -136,8 +136,8 @@ def keep_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     if a.steps_in_trace != b.steps_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     return WorkOfBothSides(
-        a=a.only(_find_steps_at_positions(a, common)),
-        b=b.only(_find_steps_at_positions(b, common)),
+        a=a.keep_steps(_find_steps_at_positions(a, common)),
+        b=b.keep_steps(_find_steps_at_positions(b, common)),
     )
 
 
