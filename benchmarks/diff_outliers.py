@@ -145,7 +145,7 @@ def _differences_only() -> AbstractContextManager[Any]:
         return np.abs(differences - usual)
 
     return patch.object(
-        outlier_steps, "_distance_from_usual_change", from_usual_difference
+        outlier_steps, "_measure_distance_from_usual_change", from_usual_difference
     )
 
 

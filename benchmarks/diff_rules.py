@@ -138,13 +138,13 @@ def _level_of_one_row() -> AbstractContextManager[Any]:
         noise = known(*sides, **how)
         return rules.Noise(
             rows=1,
-            longest=noise.longest,
-            variance=noise.variance,
+            class_bounds=noise.class_bounds,
+            usual_variance=noise.usual_variance,
             paired=noise.paired,
-            min_change=noise.min_change,
+            min_log_change=noise.min_log_change,
         )
 
-    return patch.object(rules, "noise_of", noise_of_one)
+    return patch.object(rules, "estimate_noise", noise_of_one)
 
 
 def _no_interval() -> AbstractContextManager[Any]:
@@ -160,7 +160,7 @@ def _no_pairs() -> AbstractContextManager[Any]:
     def noise_of_separate(*sides: Any, **_: Any) -> rules.Noise:
         return known(*sides, same_steps=False)
 
-    return patch.object(rules, "noise_of", noise_of_separate)
+    return patch.object(rules, "estimate_noise", noise_of_separate)
 
 
 def _no_widening() -> AbstractContextManager[Any]:

@@ -163,7 +163,7 @@ def _locate_surplus_blocks(
     without_counterpart = np.setdiff1d(every_block, with_counterpart)
 
     positions = []
-    for first, last in consecutive_runs(without_counterpart):
+    for first, last in find_consecutive_runs(without_counterpart):
         marked = _find_marked_range(block, with_counterpart, first, last)
         shift = _find_best_fitting_shift(
             longer, shorter, marked, max_shift=block.kernels_per_block
@@ -257,13 +257,13 @@ def _collect_block_kernels(
     return _BlockKernels(keys=keys, times=times)
 
 
-def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
+def find_consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
     """Divide ascending numbers into runs without a hole.
 
     Returns:
         (first, last) of each run, both included.
 
-    >>> consecutive_runs(np.array([1, 2, 3, 7]))
+    >>> find_consecutive_runs(np.array([1, 2, 3, 7]))
     [(1, 3), (7, 7)]
     """
     if not len(numbers):

@@ -41,8 +41,8 @@ def measure_common_work(
     Returns:
         None if A or B does no work that takes time.
     """
-    total_a_ns = int(a.ns.sum())
-    total_b_ns = int(b.ns.sum())
+    total_a_ns = int(a.mean_ns.sum())
+    total_b_ns = int(b.mean_ns.sum())
     if not total_a_ns or not total_b_ns:
         return None
 

@@ -317,7 +317,7 @@ def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     step_times = _measure_step_times(items, on_cpu)
     devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
 
-    work_ns = int(items.ns.sum())
+    work_ns = int(items.mean_ns.sum())
     dispatch_ns = 0
     if on_cpu:
         ns_by_step = measure_dispatch_by_step(items)

@@ -171,11 +171,11 @@ def _count_kernels_in_common_with_usual(side: WorkItems) -> int:
     MAX_UNUSUAL_STEPS unusual steps count.
     """
     in_usual_step = side.work.slice_of_step(side.representative_step)
-    usual_kernels = Counter(side.keys_of(in_usual_step).tolist())
+    usual_kernels = Counter(side.make_keys_with_stream(in_usual_step).tolist())
     common_kernels = 0
     for step in _find_unusual_steps(side):
         in_step = side.work.slice_of_step(step)
-        kernels = Counter(side.keys_of(in_step).tolist())
+        kernels = Counter(side.make_keys_with_stream(in_step).tolist())
         common_kernels += (usual_kernels & kernels).total()
     return common_kernels
 

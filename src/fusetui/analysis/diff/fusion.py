@@ -58,15 +58,15 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     """
     all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
-    claimed_items: set[int] = set()  # by any kernel
     for gap_index, gap in enumerate(alignment.gaps):
         fused_items = _find_fused_items(alignment, side, gap_index)
         unpaired_items = gap.unpaired(side)
         claims |= _divide_among_kernels(alignment, side, unpaired_items, fused_items)
         all_fused_items += fused_items
+
+    claimed_items: set[int] = set()  # by any kernel
     for items in claims.values():
         claimed_items.update(items)
-
     for fused in all_fused_items:
         nearby = _find_missing_ops_nearby(
             alignment, side, fused, claims[fused.item], claimed_items

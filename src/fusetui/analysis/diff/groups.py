@@ -504,7 +504,7 @@ def describe_avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
         example. "" unless the results of all members but the last are known.
     """
     # The result of the last one is written in any case.
-    *all_but_last, _ = sorted(members)
+    all_but_last = sorted(members)[:-1]
     passed_on: list[_Tensor] = []
     for member in all_but_last:
         result = _derive_result_of_op(items, member)

@@ -19,8 +19,8 @@ from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.names import classify_work
 from fusetui.analysis.diff.sequences import (
     Pair,
+    can_choose_closest_partners,
     choose_closest_partners,
-    is_feasible,
     pair_longest_common,
 )
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -397,7 +397,10 @@ def _pair_by_closest_times(
             partners_before.append(pair[side])
     candidates = sorted(partners_before + unpaired_items)
 
-    if not is_feasible(len(other_items), len(candidates)):
+    is_fast = can_choose_closest_partners(
+        shorter_length=len(other_items), longer_length=len(candidates)
+    )
+    if not is_fast:
         for pair_index in range(run.first, run.stop):
             alignment.pairs[pair_index] = None
         of_a, of_b = order_as_a_and_b(side, candidates, other_items)

@@ -127,7 +127,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.work.steps
 
     @cached_property
-    def ns(self) -> Int64s:
+    def mean_ns(self) -> Int64s:
         """The mean time (ns) of each kernel or copy over the usual steps.
 
         It is a mean and no median, so that the times of items add up to that of a step.
@@ -200,14 +200,14 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def mean_times(self) -> list[int]:
-        """`ns` as a list, for rules that look at single items."""
-        return [*self.ns.tolist()]
+        """`mean_ns` as a list, for rules that look at single items."""
+        return [*self.mean_ns.tolist()]
 
     @cached_property
     def compared_ns(self) -> Int64s:
         """The time by which several pieces of one kernel are told apart (ns).
 
-        It is the mean of the middle half of the compared steps. `ns` would not do: the
+        It is the mean of the middle half of the compared steps. `mean_ns` would not do: the
         usual steps of the two sides may differ, and work that did not change takes
         another time in other steps.
         """
@@ -244,7 +244,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         median_ns: list[int] = medians(self.samples).tolist()
         return median_ns
 
-    def keys_of(self, pieces: slice) -> Int64s:
+    def make_keys_with_stream(self, pieces: slice) -> Int64s:
         """Return keys that are equal for the same kernel of one op on one stream.
 
         They are valid within this trace only, because streams are numbered per trace.
@@ -517,7 +517,7 @@ def _make_op_keys(
     """
     rows = work.row[pieces]
     role = work.trace.role[rows].astype(np.int64)
-    part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _name_part)
+    part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _make_part_word)
 
     # A group has the kernels of one part under one call of an op.
     _, group = distinct_rows((work.op[pieces], role, part))
@@ -545,7 +545,7 @@ def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s
     return np.array(ids, dtype=np.int64)[row_number]
 
 
-def _name_part(kernel: str) -> str:
+def _make_part_word(kernel: str) -> str:
     """Return the part of an op that a kernel does, as a word: `part main`.
 
     No name of an op has a space in it, so no op has the same word.
@@ -647,7 +647,7 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     for piece in first.tolist():
         word = ""
         if computes[piece]:
-            word = _name_kind_of_work(
+            word = _describe_kind_of_work(
                 op=_get_name_or_empty(trace, int(op_name[piece])),
                 kernel=trace.names[kernel_name[piece]],
                 outer_op=_get_name_or_empty(trace, int(outer_op_name[piece])),
@@ -666,7 +666,7 @@ def _get_name_or_empty(trace: Trace, name_index: int) -> str:
     return trace.names[name_index] if name_index != NO_NAME else ""
 
 
-def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
+def _describe_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
     """Return the kind of work of a kernel, such as `gemm` or `gemm of attention`.
 
     Returns "" if the names tell no kind.

@@ -76,15 +76,15 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
     rows: int
     """How many rows are judged: the level is that of all together."""
-    longest: Floats = _NO_BOUNDS
+    class_bounds: Floats = _NO_BOUNDS
     """The logarithm of the time of the longest kernel of each class by length, but for
-    the last class; shape [classes - 1]."""
-    variance: Floats = _NO_VARIANCE
+    the last class; shape [classes - 1], ascending."""
+    usual_variance: Floats = _NO_VARIANCE
     """The usual variance of the logarithm of the times of a kernel from step to step;
     one per class."""
     paired: bool = False
-    """The n-th steps of both sides vary together: `variance` is of differences."""
-    min_change: float = math.inf
+    """The n-th steps of both sides vary together: `usual_variance` is of differences."""
+    min_log_change: float = math.inf
     """By how much the logarithm of a time has to change, with one step on each side."""
 
 
@@ -107,7 +107,7 @@ def estimate_noise(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     separate = _measure_variation(log_a, log_b, paired=False)
     if not separate.degrees_of_freedom:  # one step on each side
         return Noise(
-            rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
+            rows=rows, min_log_change=_compute_min_change_of_one_step(log_a, log_b)
         )
 
     variance = separate.sum_of_squares / separate.degrees_of_freedom
@@ -162,22 +162,22 @@ def _estimate_noise_by_length(
         paired: Whether the variance is that of differences between the n-th steps of A
             and B.
     """
-    length = np.median(log_a, axis=0)  # the logarithm of the time of each kernel
-    full_classes = len(length) // MIN_KERNELS_OF_CLASS
+    log_length = np.median(log_a, axis=0)  # of the time of each kernel
+    full_classes = len(log_length) // MIN_KERNELS_OF_CLASS
     classes = max(1, min(MAX_CLASSES, full_classes))
-    shortest_first = np.argsort(length, kind="stable")
+    shortest_first = np.argsort(log_length, kind="stable")
 
     longest_of_class = []
     usual_variance_of_class = []
     for kernels in np.array_split(shortest_first, classes):
-        longest_of_class.append(length[kernels[-1]])
+        longest_of_class.append(log_length[kernels[-1]])
         usual_variance_of_class.append(
             lower_quantile(variance[kernels], SHARE_OF_PIECES)
         )
     return Noise(
-        rows=len(length),
-        longest=np.array(longest_of_class[:-1]),  # the last class has no upper bound
-        variance=np.array(usual_variance_of_class),
+        rows=len(log_length),
+        class_bounds=np.array(longest_of_class[:-1]),  # the last class has no bound
+        usual_variance=np.array(usual_variance_of_class),
         paired=paired,
     )
 
@@ -236,7 +236,7 @@ def _does_interval_exclude_one(
 
     variation = _measure_variation(log_a, log_b, paired=noise.paired)
     if not variation.degrees_of_freedom:  # one step on each side
-        return np.abs(change) > noise.min_change
+        return np.abs(change) > noise.min_log_change
 
     variance = _average_with_usual_variance(log_a, variation, noise)
     # A difference has the rounding of both times. Of separate times, each has its own,
@@ -253,7 +253,9 @@ def _does_interval_exclude_one(
     excludes = np.abs(change) > margin_of_column
     if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
         return excludes
-    return _do_wider_intervals_exclude_one(change, margin_of_column, excludes, samples)
+    return _do_wider_intervals_exclude_one(
+        change=change, margin=margin_of_column, excludes=excludes, samples=samples
+    )
 
 
 def _average_with_usual_variance(
@@ -269,15 +271,16 @@ def _average_with_usual_variance(
         variation: How much the samples of each column vary.
         noise: The usual variance of kernels by their length.
     """
-    length = np.median(log_a, axis=0)
-    classes_of_shorter_kernels = count_below(noise.longest, length)
-    usual_variance = noise.variance[classes_of_shorter_kernels]
+    log_length = np.median(log_a, axis=0)
+    # A kernel is in class n if n classes have shorter kernels only.
+    class_of_column = count_below(noise.class_bounds, log_length)
+    usual_variance = noise.usual_variance[class_of_column]
     squares = PRIOR_STEPS * usual_variance + variation.sum_of_squares
     return np.asarray(squares / (PRIOR_STEPS + variation.degrees_of_freedom))
 
 
 def _do_wider_intervals_exclude_one(
-    change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
+    *, change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
 ) -> Flags:
     """Return which intervals still exclude 1 when correlated steps widen them.
 

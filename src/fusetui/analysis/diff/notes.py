@@ -440,7 +440,7 @@ def _find_longest_pairs_of_one_op(
         pairs, the longest first.
     """
     items_a, items_b = collect_paired_items(groups)
-    total_ns = a.ns[items_a] + b.ns[items_b]
+    total_ns = a.mean_ns[items_a] + b.mean_ns[items_b]
     longest_first = np.argsort(-total_ns, kind="stable")
     sorted_a = items_a[longest_first].tolist()
     sorted_b = items_b[longest_first].tolist()

@@ -14,7 +14,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import consecutive_runs
+from fusetui.analysis.diff.blocks import find_consecutive_runs
 from fusetui.analysis.diff.fusion import FusedOps, find_fused_ops
 from fusetui.analysis.diff.groups import (
     WorkGroup,
@@ -26,8 +26,8 @@ from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.sequences import (
     are_similar_times,
+    can_choose_closest_partners,
     choose_closest_partners,
-    is_feasible,
     pair_equal_numbers,
 )
 from fusetui.text.figures import plural
@@ -93,8 +93,12 @@ def _compare_unusual_step(
     work = items.work
     in_step = work.slice_of_step(step)
     in_usual_step = work.slice_of_step(items.representative_step)
-    kernels = _TimedKernels(keys=items.keys_of(in_step), ns=work.ns[in_step].tolist())
-    usual = _TimedKernels(keys=items.keys_of(in_usual_step), ns=expected_ns)
+    kernels = _TimedKernels(
+        keys=items.make_keys_with_stream(in_step), ns=work.ns[in_step].tolist()
+    )
+    usual = _TimedKernels(
+        keys=items.make_keys_with_stream(in_usual_step), ns=expected_ns
+    )
 
     pairs = pair_equal_numbers(usual.keys, kernels.keys)
     paired_items_of_step = {item for item, _ in pairs}
@@ -223,8 +227,12 @@ def _find_unpaired_kernels(
         with_key = np.flatnonzero(own.keys == key).tolist()
         candidates = [kernel for kernel in with_key if kernel not in certain]
         partners = np.flatnonzero(other.keys == key).tolist()
-        has_fewer_partners = len(partners) < len(candidates)
-        if has_fewer_partners and is_feasible(len(partners), len(candidates)):
+        if len(partners) >= len(candidates):
+            continue  # times cannot tell which candidate has no partner
+        is_fast = can_choose_closest_partners(
+            shorter_length=len(partners), longer_length=len(candidates)
+        )
+        if is_fast:
             unpaired.difference_update(candidates)
             unpaired.update(_reject_closest(own, candidates, other, partners))
     return sorted(unpaired)
@@ -267,7 +275,7 @@ def _find_ambiguous_kernels(keys: Int64s, unpaired: list[int]) -> list[int]:
         unpaired: The indices of the kernels without a partner, ascending.
     """
     ambiguous: list[int] = []
-    for first, last in consecutive_runs(np.array(unpaired, dtype=np.intp)):
+    for first, last in find_consecutive_runs(np.array(unpaired, dtype=np.intp)):
         may_be_earlier = first > 0 and keys[first - 1] == keys[last]
         may_be_later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         if may_be_earlier or may_be_later:

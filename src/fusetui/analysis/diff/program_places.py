@@ -153,7 +153,7 @@ class ProgramPlaces:
         op = self.items.op_names[item]
         return self._is_inside_compiled_region[item] or op.startswith(_COMPILED_OPS)
 
-    def layout(self, item: int) -> str | None:
+    def find_layout(self, item: int) -> str | None:
         """Return the layout of the operands of a product, as `tn`.
 
         Returns None if the name of the kernel does not tell it.
@@ -180,7 +180,7 @@ def _find_places(trace: Trace, calls: Int32s) -> list[str]:
     """
     modules = _find_innermost_around(trace, calls, Layer.PYTHON, is_module)
     annotations = _find_innermost_around(
-        trace, calls, Layer.ANNOTATIONS, _names_a_place
+        trace, calls, Layer.ANNOTATIONS, _is_place_annotation
     )
     places = []
     for row in np.where(modules != NO_ROW, modules, annotations).tolist():
@@ -226,7 +226,7 @@ def _is_optimizer(name: str) -> bool:
     return name.startswith("Optimizer.")
 
 
-def _names_a_place(name: str) -> bool:
+def _is_place_annotation(name: str) -> bool:
     """Return whether an annotation says where in the program it is.
 
     Annotations of steps, of modules and of torch.compile do not.

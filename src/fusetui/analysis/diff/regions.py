@@ -19,7 +19,10 @@ import numpy as np
 from fusetui.analysis.diff.groups import WorkGroup, replace_matched_groups
 from fusetui.analysis.diff.items import NO_OP
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces
-from fusetui.analysis.diff.sequences import choose_closest_partners, is_feasible
+from fusetui.analysis.diff.sequences import (
+    can_choose_closest_partners,
+    choose_closest_partners,
+)
 from fusetui.trace.model.arrays import Floats
 
 T = TypeVar("T")
@@ -102,7 +105,11 @@ def group_by_region(
     Returns:
         The groups, with new ones in place of items without a counterpart.
     """
-    for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
+    for region_of in (
+        _make_region_of_place,
+        _make_region_of_phase,
+        _make_region_of_sort,
+    ):
         unpaired = UnpairedItems(
             a=sorted(group.a[0] for group in groups if not group.b),
             b=sorted(group.b[0] for group in groups if not group.a),
@@ -116,7 +123,7 @@ def group_by_region(
     return groups
 
 
-def _region_by_place(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_place(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the place, phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
@@ -124,7 +131,7 @@ def _region_by_place(program: ProgramPlaces, item: int) -> _Region | None:
     return _Region(phase=program.phases[item], place=program.places[item], sort=sort)
 
 
-def _region_by_phase(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_phase(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
@@ -132,7 +139,7 @@ def _region_by_phase(program: ProgramPlaces, item: int) -> _Region | None:
     return _Region(phase=program.phases[item], place="", sort=sort)
 
 
-def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_sort(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the sort of an item alone; None for work of no known sort."""
     sort = program.sorts[item]
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
@@ -207,7 +214,7 @@ def _group_one_sort(
         groups += _group_main_work(a, b, items, sort, where)
 
     rest = items.without(groups)
-    for items_of_kernel in _divide_by_key(a, b, rest, _kernel_id).values():
+    for items_of_kernel in _divide_by_key(a, b, rest, _get_kernel_id).values():
         why = f"all unpaired runs of this kernel{where}"
         if items_of_kernel.are_on_both_sides:
             groups.append(_make_one_group(items_of_kernel, why))
@@ -220,7 +227,7 @@ def _group_one_sort(
     return groups
 
 
-def _kernel_id(program: ProgramPlaces, item: int) -> int:
+def _get_kernel_id(program: ProgramPlaces, item: int) -> int:
     """Return the id of the kernel of an item."""
     return program.items.kernel_id(item)
 
@@ -243,7 +250,7 @@ def _group_main_work(
     why = f"paired in order among the unpaired {sort} work{where}"
     groups = _pair_in_order(a, b, items, why)
     rest = items.without(groups)
-    items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.layout)
+    items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.find_layout)
     for layout, items_of_layout in items_by_layout.items():
         why = f"paired in order among the unpaired {sort} {layout} work{where}"
         pairs = _pair_in_order(a, b, items_of_layout, why)
@@ -287,9 +294,11 @@ def _pair_in_order(
         differ by about the same factor: then the two orders differ
         (MAX_RATIO_OF_TIMES).
     """
-    fewer = min(len(items.a), len(items.b))
-    more = max(len(items.a), len(items.b))
-    if not items.are_nearly_as_many or not is_feasible(fewer, more):
+    is_fast = can_choose_closest_partners(
+        shorter_length=min(len(items.a), len(items.b)),
+        longer_length=max(len(items.a), len(items.b)),
+    )
+    if not items.are_nearly_as_many or not is_fast:
         return []
 
     times_a = _collect_times(a, items.a)

@@ -519,17 +519,14 @@ def are_similar_times(a: float, b: float) -> bool:
     return MAX_APART_DIVISOR * abs(a - b) <= max(a, b)
 
 
-def is_feasible(shorter: int, longer: int) -> bool:
-    """Return whether choosing the closest partners takes little enough time.
+def can_choose_closest_partners(*, shorter_length: int, longer_length: int) -> bool:
+    """Return whether `choose_closest_partners` is fast enough for two sequences.
 
-    It takes at most MAX_CLOSEST_CELLS comparisons then.
-
-    Args:
-        shorter: The length of the shorter sequence.
-        longer: The length of the longer sequence, whose elements are the partners.
+    It is if it takes at most MAX_CLOSEST_CELLS comparisons. Each element of the shorter
+    sequence is compared with all partners that it may have.
     """
-    candidates = longer - shorter + 1
-    return shorter * candidates <= MAX_CLOSEST_CELLS
+    candidates_of_each = longer_length - shorter_length + 1
+    return shorter_length * candidates_of_each <= MAX_CLOSEST_CELLS
 
 
 def choose_closest_partners(

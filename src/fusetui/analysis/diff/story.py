@@ -91,8 +91,8 @@ def add_summary(diff: Diff) -> Diff:
     return msgspec.structs.replace(
         diff,
         story=_write_story(diff),
-        by_work=_add_up_subtotals(diff, _key_by_work),
-        by_place=_add_up_subtotals(diff, _key_by_place),
+        by_work=_add_up_subtotals(diff, _make_key_of_work),
+        by_place=_add_up_subtotals(diff, _make_key_of_place),
     )
 
 
@@ -229,7 +229,7 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     """
     counted = [row for row in diff.rows if row.counts]
     terms = []
-    for key, rows in by_key(counted, _key_of_term).items():
+    for key, rows in by_key(counted, _make_term_key).items():
         for rows_of_direction in _split_by_direction(key.work, rows):
             what = _describe_term(key, rows_of_direction)
             terms.append(_Term(ns=_sum_changes(rows_of_direction), what=what))
@@ -248,7 +248,7 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _key_of_term(row: Row) -> _TermKey:
+def _make_term_key(row: Row) -> _TermKey:
     """Return what the rows of one term of the change have in common."""
     return _TermKey(
         work=_find_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
@@ -483,12 +483,12 @@ class _SubtotalKey(msgspec.Struct, frozen=True):
     phase: str
 
 
-def _key_by_work(row: Row) -> _SubtotalKey:
+def _make_key_of_work(row: Row) -> _SubtotalKey:
     """Return the key of a row by its sort of work."""
     return _SubtotalKey(name=_find_sort_of_row(row), phase="")
 
 
-def _key_by_place(row: Row) -> _SubtotalKey:
+def _make_key_of_place(row: Row) -> _SubtotalKey:
     """Return the key of a row by its place, with stars for numbers, and its phase."""
     return _SubtotalKey(name=_NUMBER.sub("*", row.where), phase=row.phase)
 

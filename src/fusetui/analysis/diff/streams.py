@@ -85,8 +85,12 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
 
     # Partners have the same set, so it occurs once for each of them. Merging streams a
     # second time changes nothing.
-    merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
-    merged_b = [_select_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
+    merged_a = [
+        _select_lanes_of_side(0, lanes) for lanes in partners.partners_of_lane.values()
+    ]
+    merged_b = [
+        _select_lanes_of_side(1, lanes) for lanes in partners.partners_of_lane.values()
+    ]
     return _merge_lanes(a.work, merged_a), _merge_lanes(b.work, merged_b)
 
 
@@ -106,15 +110,15 @@ class _LanePartners:
         Args:
             kernels: How often each lane runs each kernel. It is changed.
         """
-        self.of_lane = {lane: {lane} for lane in kernels}
+        self.partners_of_lane = {lane: {lane} for lane in kernels}
         """The partners of each lane, itself among them. Partners have the same set."""
         self._unmatched = kernels
         self._sizes = {lane: counts.total() for lane, counts in kernels.items()}
 
     def lanes_of_both_sides(self) -> list[_LanePair]:
         """List all pairs of a lane of A and a lane of B, in their order."""
-        lanes_of_a = sorted(lane for lane in self.of_lane if lane.side == 0)
-        lanes_of_b = sorted(lane for lane in self.of_lane if lane.side == 1)
+        lanes_of_a = sorted(lane for lane in self.partners_of_lane if lane.side == 0)
+        lanes_of_b = sorted(lane for lane in self.partners_of_lane if lane.side == 1)
         pairs = []
         for lane_a in lanes_of_a:
             for lane_b in lanes_of_b:
@@ -131,7 +135,10 @@ class _LanePartners:
         It is MIN_COMMON_KERNELS. If one of them has a partner already, it is at least a
         share of the smaller lane.
         """
-        if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
+        if (
+            len(self.partners_of_lane[pair.a]) == 1
+            and len(self.partners_of_lane[pair.b]) == 1
+        ):
             return MIN_COMMON_KERNELS
         size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
         return max(MIN_COMMON_KERNELS, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
@@ -145,9 +152,9 @@ class _LanePartners:
         common = self._unmatched[pair.a] & self._unmatched[pair.b]
         self._unmatched[pair.a] -= common
         self._unmatched[pair.b] -= common
-        partners = self.of_lane[pair.a] | self.of_lane[pair.b]
+        partners = self.partners_of_lane[pair.a] | self.partners_of_lane[pair.b]
         for lane in partners:
-            self.of_lane[lane] = partners
+            self.partners_of_lane[lane] = partners
 
 
 def find_merged_lanes(before: Work, after: Work) -> list[list[int]]:
