@@ -93,7 +93,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
         NoStepsError: If a trace has no annotation that matches `step_by`.
     """
     label_a, label_b = _make_labels(a, b)
-    with without_collector():  # nothing here is cyclic either
+    # A diff leaves no cycles of objects behind, so the collector would only take time.
+    with without_collector():
         side_without_events = _find_side_without_gpu_events(a, b)
         by_ops = bool(side_without_events)
         work_a = collect_work(a, label_a, step_by, by_ops=by_ops)
@@ -163,9 +164,9 @@ def compare_work(work_a: Work, work_b: Work, side_without_events: str = "") -> D
     renamed_dispatch = pair_renamed_labels(a, b, renamed)
     rows = _make_rows(matched, renamed_dispatch)
 
-    on_cpu = not (work_a.gpu or work_b.gpu)
-    side_a = compute_side_figures(a, on_cpu)
-    side_b = compute_side_figures(b, on_cpu)
+    is_cpu_only = not (work_a.gpu or work_b.gpu)
+    side_a = compute_side_figures(a, is_cpu_only)
+    side_b = compute_side_figures(b, is_cpu_only)
     sums = add_up_changes(matched.step, side_a, side_b, rows)
     every_note = write_notes(
         a,
@@ -303,26 +304,26 @@ def _group_work(
     return groups + group_surplus_blocks(a.items, b.items, aligned)
 
 
-def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
+def compute_side_figures(items: WorkItems, is_cpu_only: bool) -> DiffSide:
     """Compute the figures of one of the two traces: means over its usual steps.
 
     The figures add up to the mean length of a step. All times are in ns.
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        on_cpu: Whether neither trace has GPU events. Then dispatch on the CPU is part
+        is_cpu_only: Whether neither trace has GPU events. Then dispatch on the CPU is part
             of the sum.
     """
     work = items.work
-    step_times = _measure_step_times(items, on_cpu)
+    step_times = _measure_step_times(items, is_cpu_only)
     devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
 
     work_ns = int(items.mean_ns.sum())
     dispatch_ns = 0
-    if on_cpu:
+    if is_cpu_only:
         ns_by_step = measure_dispatch_by_step(items)
         dispatch_ns = int(mean(ns_by_step[items.usual_steps]))
-    busy_rows = _select_busy_rows(work, on_cpu)
+    busy_rows = _select_busy_rows(work, is_cpu_only)
     crossing_work = _measure_crossing_work(work, busy_rows, items.usual_steps)
     # What ran in the step; where it took longer than the step was busy, it overlapped.
     spent_ns = work_ns + dispatch_ns + crossing_work.earlier_ns - crossing_work.later_ns
@@ -355,7 +356,7 @@ class _StepTimes(msgspec.Struct, frozen=True):
     idle_by_cause: dict[str, int]  # {cause: ns} of a GPU, else empty
 
 
-def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
+def _measure_step_times(items: WorkItems, is_cpu_only: bool) -> _StepTimes:
     """Measure how the time of the usual steps of a trace is used.
 
     The result has means in ns: while any work runs, the idle rest, and while any CPU op
@@ -363,14 +364,14 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        on_cpu: Whether neither of the compared traces has GPU events.
+        is_cpu_only: Whether neither of the compared traces has GPU events.
     """
     work = items.work
     trace = items.trace
     begins = work.steps.start[items.usual_steps]
     ends = work.steps.end[items.usual_steps]
 
-    busy_rows = _select_busy_rows(work, on_cpu)
+    busy_rows = _select_busy_rows(work, is_cpu_only)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
     idle_ns = int(mean(work.steps.dur[items.usual_steps])) - busy_ns
     cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
@@ -382,15 +383,15 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     )
 
 
-def _select_busy_rows(work: Work, on_cpu: bool) -> Rows:
+def _select_busy_rows(work: Work, is_cpu_only: bool) -> Rows:
     """Return the rows of the events during which a trace counts as busy.
 
     These are its GPU events. If only the other trace has a GPU, they are the pieces of
-    work of this trace. If neither has (`on_cpu`), they are the outermost CPU ops.
+    work of this trace. If neither has (`is_cpu_only`), they are the outermost CPU ops.
     """
     if work.gpu:
         return work.trace.gpu_rows
-    return _find_outermost_ops(work.trace) if on_cpu else work.row
+    return _find_outermost_ops(work.trace) if is_cpu_only else work.row
 
 
 def _measure_effect_of_odd_steps(items: WorkItems) -> int:

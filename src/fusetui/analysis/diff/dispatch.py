@@ -67,7 +67,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         """How many slices of this label the median step has."""
         return median(self.count)
 
-    def share_of_usual_steps(self) -> RowShare:
+    def compute_usual_share(self) -> RowShare:
         """Return the median count of slices per step, and the mean time in ns.
 
         The mean is over the usual steps, which do the most common work. The names and
@@ -82,7 +82,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
             rows=self.rows if is_in_median_step else (),
         )
 
-    def share_of_step(self, step: int) -> RowShare:
+    def compute_share_of_step(self, step: int) -> RowShare:
         """Return the names, time (ns), count and rows of the slices in one step."""
         slices = int(self.count[step])
         rows_in_step = self.rows_of_all_steps[self.step == step]
@@ -147,7 +147,7 @@ def make_rows(
     is_in_sum = not (a.work.gpu or b.work.gpu)
     equally_frequent = []
     diff_rows = []
-    for compared in _compare_labels(a, b, without, renamed, is_in_sum):
+    for compared in _compare_labels(a, b, without, renamed, is_in_sum=is_in_sum):
         if compared.is_equally_frequent:
             equally_frequent.append(compared)
             continue
@@ -155,7 +155,8 @@ def make_rows(
         # dispatch in one: there it launches by itself what an op inside it launches in
         # the other.
         if not compared.is_called_equally_often:
-            diff_rows.append(_make_row_of_changed_count(compared, is_in_sum))
+            row = _make_row_of_changed_count(compared, is_in_sum=is_in_sum)
+            diff_rows.append(row)
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for compared in equally_frequent:
@@ -188,6 +189,7 @@ def _compare_labels(
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
+    *,
     is_in_sum: bool,
 ) -> list[_ComparedLabel]:
     """Compare the dispatch of each label that A or B has, those of A first.
@@ -313,15 +315,15 @@ class _Labels:
         self.texts = list(index_of_label)
 
 
-def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
+def _make_row_of_changed_count(compared: _ComparedLabel, *, is_in_sum: bool) -> Row:
     """Make the row of a label that occurs more or less often in the median step.
 
     Args:
         compared: The dispatch of the label.
         is_in_sum: Whether dispatch is part of the sum.
     """
-    before = compared.a.share_of_usual_steps() if compared.a else RowShare()
-    after = compared.b.share_of_usual_steps() if compared.b else RowShare()
+    before = compared.a.compute_usual_share() if compared.a else RowShare()
+    after = compared.b.compute_usual_share() if compared.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
@@ -349,8 +351,8 @@ def _make_row_of_single_step(
     if step is None or compared.is_called_equally_often_in(step):
         return None
 
-    before = compared.a.share_of_step(step) if compared.a else RowShare()
-    after = compared.b.share_of_step(step) if compared.b else RowShare()
+    before = compared.a.compute_share_of_step(step) if compared.a else RowShare()
+    after = compared.b.compute_share_of_step(step) if compared.b else RowShare()
     why = f"{ONLY} {b.steps.labels[step]}"
     return _make_row(compared.label, before, after, why, counts=False)
 

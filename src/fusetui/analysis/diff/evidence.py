@@ -96,7 +96,7 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     renamed = _find_renamed_ops(a, b)
     name_in_a = {}
     for op in renamed:
-        name_in_a[words.word_of_id(op.after)] = words.word_of_id(op.before)
+        name_in_a[words.get_word(op.after)] = words.get_word(op.before)
     if name_in_a:
         b = make_items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
@@ -117,7 +117,7 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
         a=a,
         b=b,
         renamed=_resolve_full_names(a, b, words, renamed),
-        swapped=frozenset(words.word_of_id(op) for op in swapped.ops),
+        swapped=frozenset(words.get_word(op) for op in swapped.ops),
         streams_a=find_merged_lanes(work_a, a.work),
         streams_b=find_merged_lanes(work_b, b.work),
     )
@@ -131,8 +131,8 @@ def _resolve_full_names(
     for op in renamed:
         ops.append(
             RenamedOp(
-                before=_find_full_name(a, words.word_of_id(op.before)),
-                after=_find_full_name(b, words.word_of_id(op.after)),
+                before=_find_full_name(a, words.get_word(op.before)),
+                after=_find_full_name(b, words.get_word(op.after)),
                 kernels=op.kernels,
             )
         )

@@ -156,7 +156,7 @@ def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[st
     """
     stems = alignment.items[side].stems
     ops: set[str] = set()
-    for gap in alignment.gaps_near(gap_index):
+    for gap in alignment.list_gaps_near(gap_index):
         for item in gap.unpaired(side)[:MAX_NAMED_ITEMS]:
             ops.add(stems[item])
     return ops

@@ -137,7 +137,7 @@ class Alignment:
         )
         other_side = 1 - side
         self.gaps[gap_index].unpaired(other_side).remove(other_item)
-        self.remove_from_gaps(side, set(members), self.gaps_near(gap_index))
+        self.remove_from_gaps(side, set(members), self.list_gaps_near(gap_index))
 
     def group_items(
         self,
@@ -179,7 +179,7 @@ class Alignment:
         )
         self.groups.append(group)
 
-    def gaps_near(self, gap_index: int) -> list[Gap]:
+    def list_gaps_near(self, gap_index: int) -> list[Gap]:
         """Return the gap with this index, and the gaps around it.
 
         A gap lies between two pairs, and holds the items of A and of B there, which have
@@ -190,11 +190,11 @@ class Alignment:
         last = gap_index + MAX_GAPS_TO_FUSED_OP
         return self.gaps[first : last + 1]
 
-    def gaps_in(self, region: range) -> list[Gap]:
+    def list_gaps_in(self, region: range) -> list[Gap]:
         """Return the gaps of a region, which is a range of their indices."""
         return self.gaps[region.start : region.stop]
 
-    def pairs_inside(self, region: range) -> range:
+    def list_pairs_inside(self, region: range) -> range:
         """Return the indices of the pairs that lie between the gaps of a region.
 
         Args:
@@ -307,15 +307,17 @@ class Alignment:
         They may not if one trace has main work (a product, convolution or attention)
         and the other has only kernels that help such work.
         """
-        roles_a = self._kernel_roles(0, of_a)
-        roles_b = self._kernel_roles(1, of_b)
+        roles_a = self._collect_kernel_roles(0, of_a)
+        roles_b = self._collect_kernel_roles(1, of_b)
         if _has_main_work(roles_a):
             return not _only_helps(roles_b)
         if _has_main_work(roles_b):
             return not _only_helps(roles_a)
         return True
 
-    def _kernel_roles(self, side: int, members: Iterable[int]) -> list[KernelRole]:
+    def _collect_kernel_roles(
+        self, side: int, members: Iterable[int]
+    ) -> list[KernelRole]:
         """Return the roles of the kernels of these items of a side."""
         names = self.items[side].names
         return [role_of_kernel(names[item]) for item in members]
@@ -338,6 +340,9 @@ def _only_helps(roles: Sequence[KernelRole]) -> bool:
 
 def order_as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
     """Put what one trace has and what the other has in the order (A, B).
+
+    >>> order_as_a_and_b(1, own="of B", other="of A")
+    ('of A', 'of B')
 
     Args:
         side: The trace that `own` is of: 0 for A, 1 for B.

@@ -17,7 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import classify_work, remove_run_numbers
-from fusetui.analysis.diff.statistics import choose_steps_to_average, mean, midmean
+from fusetui.analysis.diff.statistics import (
+    choose_steps_to_average,
+    compute_midmean,
+    mean,
+)
 from fusetui.analysis.diff.windows import TraceSteps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -69,14 +73,14 @@ class Vocabulary:
         self._words = [""]
         self._id_of_word = {"": 0}
 
-    def id_of(self, word: str) -> int:
+    def get_or_add_id(self, word: str) -> int:
         """Return the id of a word. A new word gets the next id."""
         if word not in self._id_of_word:
             self._id_of_word[word] = len(self._words)
             self._words.append(word)
         return self._id_of_word[word]
 
-    def word_of_id(self, word_id: int) -> str:
+    def get_word(self, word_id: int) -> str:
         """Return the word that has this id."""
         return self._words[word_id]
 
@@ -214,7 +218,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not len(self.compared_steps):
             return medians(self.samples)
         is_compared = np.isin(self.same_work_steps, self.compared_steps)
-        return midmean(self.samples[is_compared])
+        return compute_midmean(self.samples[is_compared])
 
     @cached_property
     def compared_times(self) -> list[int]:
@@ -458,7 +462,7 @@ def _look_up_word_ids(
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for index in distinct(name_indices[name_indices != NO_NAME]).tolist():
         word = word_of_name(trace.names[index])
-        id_of_name[index] = words.id_of(word)
+        id_of_name[index] = words.get_or_add_id(word)
     return np.asarray(id_of_name[name_indices])
 
 
@@ -541,7 +545,7 @@ def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s
     ids = []
     for row in first.tolist():
         numbers = [str(column[row]) for column in columns]
-        ids.append(words.id_of(f"row {' '.join(numbers)}"))
+        ids.append(words.get_or_add_id(f"row {' '.join(numbers)}"))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
@@ -652,7 +656,7 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
                 kernel=trace.names[kernel_name[piece]],
                 outer_op=_get_name_or_empty(trace, int(outer_op_name[piece])),
             )
-        ids.append(words.id_of(word))
+        ids.append(words.get_or_add_id(word))
     return np.array(ids, dtype=np.int64)[row_number]
 
 

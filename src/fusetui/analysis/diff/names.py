@@ -128,7 +128,11 @@ def _pairable_kind(kind: str | None) -> str:
 
 
 def count_shared_start(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the common prefix of two sequences."""
+    """Return the length of the common prefix of two sequences.
+
+    >>> count_shared_start("abcd", "abxd")
+    2
+    """
     shorter_length = min(len(a), len(b))
     for index in range(shorter_length):
         if a[index] != b[index]:

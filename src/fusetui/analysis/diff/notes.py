@@ -225,7 +225,11 @@ def _read_runtime_version(trace: Trace) -> str:
 
 
 def _parse_whole_number(value: object) -> int:
-    """Return a number, or a string of digits, as a number; 0 for anything else."""
+    """Return a whole number, or a string of digits, as a number; else 0.
+
+    >>> _parse_whole_number("12040"), _parse_whole_number(12040), _parse_whole_number("x")
+    (12040, 12040, 0)
+    """
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else 0
 

@@ -333,23 +333,44 @@ def make_rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[R
     keys_of_one_side = _find_one_sided_keys(a, b, groups)
     has_same_steps = len(a.steps) == len(b.steps)
 
-    def deviation_of(kernel: OutlierKernel) -> _Deviation:
-        return _Deviation(
-            step=kernel.step if has_same_steps else None,
-            is_missing=kernel.is_missing,
-            exact_key=replaced_key_in_a.get(kernel.exact_key, kernel.exact_key),
-        )
-
     kernels_a = _find_differing_kernels(a, b, without=keys_of_one_side)
     kernels_b = _find_differing_kernels(b, a, without=keys_of_one_side)
-    by_deviation_a = by_key(kernels_a, deviation_of)
-    by_deviation_b = by_key(kernels_b, deviation_of)
+    by_deviation_a = _group_by_deviation(
+        kernels_a, replaced_key_in_a, has_same_steps=has_same_steps
+    )
+    by_deviation_b = _group_by_deviation(
+        kernels_b, replaced_key_in_a, has_same_steps=has_same_steps
+    )
     surplus_of_a = _select_surplus(own=by_deviation_a, other=by_deviation_b)
     surplus_of_b = _select_surplus(own=by_deviation_b, other=by_deviation_a)
     return [
         *_make_rows_of_side(a, surplus_of_a, "A"),
         *_make_rows_of_side(b, surplus_of_b, "B"),
     ]
+
+
+def _group_by_deviation(
+    kernels: Kernels, replaced_key_in_a: dict[int, int], *, has_same_steps: bool
+) -> dict[_Deviation, list[OutlierKernel]]:
+    """Group extra and missing kernels by what has to agree for them to cancel out.
+
+    Args:
+        kernels: Kernels that single steps of a trace have or lack.
+        replaced_key_in_a: {exact key that only B has: key of what it replaces in A}.
+            Such a kernel counts as the one that it replaces.
+        has_same_steps: Whether the n-th steps of both traces belong together. If not,
+            the step does not have to agree.
+    """
+    kernels_by_deviation: defaultdict[_Deviation, list[OutlierKernel]]
+    kernels_by_deviation = defaultdict(list)
+    for kernel in kernels:
+        deviation = _Deviation(
+            step=kernel.step if has_same_steps else None,
+            is_missing=kernel.is_missing,
+            exact_key=replaced_key_in_a.get(kernel.exact_key, kernel.exact_key),
+        )
+        kernels_by_deviation[deviation].append(kernel)
+    return kernels_by_deviation
 
 
 def _select_surplus(

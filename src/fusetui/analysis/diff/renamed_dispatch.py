@@ -192,7 +192,7 @@ def _add_places_of_thread(
             if len(places) == MAX_COMPARED_LABELS:
                 continue
             places[label] = Counter()
-        place = places_of_ops.place_of_op(position)
+        place = places_of_ops.describe_place_of_op(position)
         places[label][place] += 1
 
 
@@ -204,7 +204,7 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     ops_since_work: Rows
     ops_inside: Int64s
 
-    def place_of_op(self, position: int) -> Place:
+    def describe_place_of_op(self, position: int) -> Place:
         """Return where an op runs: between which kernels, and after how many ops.
 
         `position` is the index of the op.

@@ -150,7 +150,7 @@ def group_by_count(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for region in _find_regions(alignment):
-        if not any(gap.unpaired(side) for gap in alignment.gaps_in(region)):
+        if not any(gap.unpaired(side) for gap in alignment.list_gaps_in(region)):
             continue
 
         own_items = _list_items_in_region(alignment, side, region)
@@ -183,11 +183,11 @@ def _list_items_in_region(alignment: Alignment, side: int, region: range) -> lis
         region: The indices of the gaps.
     """
     members = []
-    for pair_index in alignment.pairs_inside(region):
+    for pair_index in alignment.list_pairs_inside(region):
         pair = alignment.pairs[pair_index]
         if pair is not None:
             members.append(pair[side])
-    for gap in alignment.gaps_in(region):
+    for gap in alignment.list_gaps_in(region):
         members += gap.unpaired(side)
     return members
 
@@ -460,9 +460,9 @@ def _group_many_with_one(
             between.
     """
     grouped_a, grouped_b = order_as_a_and_b(side, set(own_items), {other_item})
-    for pair_index in alignment.pairs_inside(region):
+    for pair_index in alignment.list_pairs_inside(region):
         alignment.take_apart(pair_index, grouped_a, grouped_b)
-    gaps = alignment.gaps_in(region)
+    gaps = alignment.list_gaps_in(region)
     alignment.remove_from_gaps(0, grouped_a, gaps)
     alignment.remove_from_gaps(1, grouped_b, gaps)
     op = alignment.items[side].op_names[own_items[0]] or "the same kernel"

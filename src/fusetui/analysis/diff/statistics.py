@@ -82,12 +82,12 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
         return np.asarray((self.low <= other.high) & (other.low <= self.high))
 
 
-def middle_half(samples: Int64s) -> MiddleHalf:
+def find_middle_half(samples: Int64s) -> MiddleHalf:
     """Return the range of the middle half of samples over the first axis.
 
     Of fewer than five samples, that is the range of all of them.
 
-    >>> middle_half(np.array([[1], [10], [11], [12], [900]]))
+    >>> find_middle_half(np.array([[1], [10], [11], [12], [900]]))
     MiddleHalf(low=array([10]), high=array([12]))
     """
     ordered = np.sort(samples, axis=0)
@@ -96,10 +96,10 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     return MiddleHalf(low=ordered[left_out], high=ordered[last - left_out])
 
 
-def midmean(samples: Int64s) -> Int64s:
+def compute_midmean(samples: Int64s) -> Int64s:
     """Return the mean of the middle half of samples over the first axis, rounded.
 
-    >>> midmean(np.array([1, 10, 11, 12, 900])).tolist()
+    >>> compute_midmean(np.array([1, 10, 11, 12, 900])).tolist()
     11
     """
     ordered = np.sort(samples, axis=0)
@@ -137,7 +137,7 @@ def are_far_apart(
     floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
 
     is_large = np.abs(median_b - median_a) > floor_ns
-    is_apart = ~middle_half(a).overlaps(middle_half(b))
+    is_apart = ~find_middle_half(a).overlaps(find_middle_half(b))
     is_far = is_large & is_apart
     if paired:
         changes_ns = b - a

@@ -75,12 +75,14 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     """
     kernels_by_lane = _count_kernels_by_lane(0, a) | _count_kernels_by_lane(1, b)
     partners = _LanePartners(kernels_by_lane)
-    candidates = partners.lanes_of_both_sides()
+    candidates = partners.list_lane_pairs()
     while candidates:
         # Of equals, the first pair. The count changes as kernels are matched.
-        pair = max(candidates, key=partners.common_kernels)
+        pair = max(candidates, key=partners.count_common_kernels)
         candidates.remove(pair)
-        if partners.common_kernels(pair) >= partners.min_common_kernels(pair):
+        if partners.count_common_kernels(pair) >= partners.compute_min_common_kernels(
+            pair
+        ):
             partners.join(pair)
 
     # Partners have the same set, so it occurs once for each of them. Merging streams a
@@ -115,7 +117,7 @@ class _LanePartners:
         self._unmatched = kernels
         self._sizes = {lane: counts.total() for lane, counts in kernels.items()}
 
-    def lanes_of_both_sides(self) -> list[_LanePair]:
+    def list_lane_pairs(self) -> list[_LanePair]:
         """List all pairs of a lane of A and a lane of B, in their order."""
         lanes_of_a = sorted(lane for lane in self.partners_of_lane if lane.side == 0)
         lanes_of_b = sorted(lane for lane in self.partners_of_lane if lane.side == 1)
@@ -125,11 +127,11 @@ class _LanePartners:
                 pairs.append(_LanePair(a=lane_a, b=lane_b))
         return pairs
 
-    def common_kernels(self, pair: _LanePair) -> int:
+    def count_common_kernels(self, pair: _LanePair) -> int:
         """Count the unmatched kernels that two lanes (streams) have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
-    def min_common_kernels(self, pair: _LanePair) -> float:
+    def compute_min_common_kernels(self, pair: _LanePair) -> float:
         """Return how many kernels two lanes must have in common to be partners.
 
         It is MIN_COMMON_KERNELS. If one of them has a partner already, it is at least a

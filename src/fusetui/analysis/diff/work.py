@@ -104,6 +104,9 @@ def _renumber_steps(
 ) -> Rows:
     """Turn indices of steps into indices among the steps that are kept.
 
+    >>> _renumber_steps(np.array([0, 1, 2, NO_STEP]), [1, 2], steps=3).tolist()
+    [-1, 0, 1, -1]
+
     Args:
         step_indices: Indices among all steps, NO_STEP for none.
         kept_steps: The indices of the steps that are kept, ascending.
