@@ -93,6 +93,7 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     a = _make_items_with_steady_lanes(work_a, words, KnownNames())
     b = _make_items_with_steady_lanes(work_b, words, KnownNames())
 
+    # Ops of B under the names that they have in A.
     renamed = _find_renamed_ops(a, b)
     name_in_a = {}
     for op in renamed:
@@ -100,6 +101,7 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     if name_in_a:
         b = make_items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
+    # Kernels whose ops are no evidence.
     swapped = _find_swapped_ops(a, b)
     without_op = np.union1d(_find_kernels_without_op(a, b), swapped.kernels)
     known_a = KnownNames(kernels_without_op=without_op)
@@ -108,6 +110,8 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
         a = _make_items_with_steady_lanes(a.work, words, known_a)
         b = _make_items_with_steady_lanes(b.work, words, known_b)
 
+    # Streams that are compared as one. The work is the very same object if there are
+    # none.
     merged_work_a, merged_work_b = merge_shared_streams(a, b)
     if merged_work_a is not a.work:
         a = make_items(merged_work_a, words, known_a)

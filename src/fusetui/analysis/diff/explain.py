@@ -478,12 +478,15 @@ def _list_ops_of_group(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     They are the ops of A or of B, whichever has more kernels. If the group is matched
     as a whole and that trace knows none of its ops, they are those of the other one.
     """
-    is_of_a = len(group.a) >= len(group.b)
+    use_a = len(group.a) >= len(group.b)
     if group.matched_as_whole:
         has_op_in_a = any(a.op_id(item) != NO_OP for item in group.a)
         has_op_in_b = any(b.op_id(item) != NO_OP for item in group.b)
-        is_of_a = has_op_in_a if is_of_a else not has_op_in_b
-    return _list_ops(a, group.a) if is_of_a else _list_ops(b, group.b)
+        if use_a and not has_op_in_a:
+            use_a = False
+        elif not use_a and not has_op_in_b:
+            use_a = True
+    return _list_ops(a, group.a) if use_a else _list_ops(b, group.b)
 
 
 def _list_ops(items: WorkItems, members: Sequence[int]) -> str:

@@ -101,6 +101,7 @@ def _group_if_enough(
         readable_names.add(_choose_most_readable(listed_names))
         if listed_names & fused_ops.core:
             has_core = True
+
     if len(claimed) >= fused_ops.min_kernels and has_core:
         why = fused_ops.describe(readable_names)
         alignment.group_with_one(
@@ -376,7 +377,7 @@ def _find_missing_ops_nearby(
     for item in claimed:
         missing_ops -= _find_covered_ops(alignment, side, item, fused_ops)
 
-    nearby = []
+    nearby: list[int] = []
     for item in _list_nearest_unpaired_items(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue

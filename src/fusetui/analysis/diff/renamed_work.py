@@ -161,8 +161,13 @@ def _count_kernels_of_op_pairs(
         moved: Whether to count kernels that moved to another position instead of those
             that stayed.
     """
+    counted_groups = []
+    for group in groups:
+        has_moved = group.why == ELSEWHERE
+        if has_moved == moved:
+            counted_groups.append(group)
+
     kernels_of_pair: Counter[_OpPair] = Counter()
-    counted_groups = [group for group in groups if (group.why == ELSEWHERE) == moved]
     items_a, items_b = collect_paired_items(counted_groups)
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         is_same_kernel = a.kernel_id(item_a) == b.kernel_id(item_b)

@@ -338,8 +338,11 @@ def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
         )
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
-        last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
-        # Without pairs the windows would stay where they are.
+        last_i = 0
+        last_j = 0
+        if pairs_of_window:
+            last_i, last_j = pairs_of_window[-1]
+        # With no pairs, or only early ones, the windows would hardly move.
         skipped = max(1, WINDOW_NUMBERS // 4 - max(last_i, last_j))
         begin_a += last_i + skipped
         begin_b += last_j + skipped

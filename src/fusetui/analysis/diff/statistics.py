@@ -441,6 +441,8 @@ def choose_steps_to_average(
     """
     a = _measure_distances(durations_a, same_work_a)
     b = _measure_distances(durations_b, same_work_b)
+
+    # Empty where no number of steps around the median has about the median as its mean.
     around_a = _choose_around_median([a], same_work_a)
     around_b = _choose_around_median([b], same_work_b)
 
