@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.noise import is_beyond_noise, noise_of
-from fusetui.analysis.diff.statistics import far_apart, resolution
+from fusetui.analysis.diff.items import Vocabulary, make_items
+from fusetui.analysis.diff.noise import estimate_noise, is_beyond_noise
+from fusetui.analysis.diff.statistics import are_far_apart, detect_tick_ns
 from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
 
@@ -51,7 +51,7 @@ def main() -> int:
     options = _options()
     lines = _head()
     for path in map(Path, options.traces):
-        found = items(collect_work(open_trace(str(path)), path.name), Vocabulary())
+        found = make_items(collect_work(open_trace(str(path)), path.name), Vocabulary())
         steps = len(found.samples)
         if steps < 4:
             sys.stderr.write(
@@ -81,13 +81,13 @@ def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
     """Return a line of the table: which share of rows each rule tells without a change,
     and which share of planted changes. `count` is the steps of each side, and `ways`
     how often they are dealt out."""
-    tick = resolution(samples)
+    tick = detect_tick_ns(samples)
 
     def by_interval(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
-        return is_beyond_noise(a, b, tick, noise_of(a, b))
+        return is_beyond_noise(a, b, tick, estimate_noise(a, b))
 
     def by_middle_halves(a: Int64s, b: Int64s) -> NDArray[np.bool_]:
-        return far_apart(a, b, tick)
+        return are_far_apart(a, b, tick)
 
     dealt = list(_dealt(samples, count, ways))
     how = f"{count}" if 2 * count <= len(samples) else f"{count}, drawn"

@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.diff import outlier_steps
-from fusetui.analysis.diff.compare import compared
-from fusetui.analysis.diff.items import Vocabulary, items
+from fusetui.analysis.diff.compare import compare_work
+from fusetui.analysis.diff.items import Vocabulary, make_items
 from fusetui.analysis.diff.model import ONLY, Row
 from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
@@ -145,7 +145,7 @@ def _differences_only() -> AbstractContextManager[Any]:
         return np.abs(differences - usual)
 
     return patch.object(
-        outlier_steps, "_distance_from_usual_change", from_usual_difference
+        outlier_steps, "_measure_distance_from_usual_change", from_usual_difference
     )
 
 
@@ -279,7 +279,7 @@ def _rows_of_single_steps(sides: Sides, folder: Path) -> list[Row]:
         path = folder / f"{side}.json"
         path.write_bytes(orjson.dumps(_document(times_us)))
         works.append(collect_work(open_trace(str(path)), side))
-    diff = compared(works[0], works[1])
+    diff = compare_work(works[0], works[1])
     return [row for row in diff.rows if ONLY in row.why]
 
 
@@ -356,7 +356,7 @@ def recorded(path: Path) -> Floats:
     """Return the times of a recording, [steps, kernels] in us, of the steps that do the
     usual work."""
     work = collect_work(open_trace(str(path)), path.name)
-    return items(work, Vocabulary()).samples / 1_000
+    return make_items(work, Vocabulary()).samples / 1_000
 
 
 def main() -> int:

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.diff import noise as rules
-from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.statistics import MiddleHalf, resolution
+from fusetui.analysis.diff.items import Vocabulary, make_items
+from fusetui.analysis.diff.statistics import MiddleHalf, detect_tick_ns
 from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import open_trace
 
@@ -132,19 +132,19 @@ def without_middle_halves() -> AbstractContextManager[Any]:
 
 def _level_of_one_row() -> AbstractContextManager[Any]:
     """Return a context in which each row is judged at the level of all rows together."""
-    known = rules.noise_of
+    known = rules.estimate_noise
 
     def noise_of_one(*sides: Any, **how: Any) -> rules.Noise:
         noise = known(*sides, **how)
         return rules.Noise(
             rows=1,
-            longest=noise.longest,
-            variance=noise.variance,
+            class_bounds=noise.class_bounds,
+            usual_variance=noise.usual_variance,
             paired=noise.paired,
-            min_change=noise.min_change,
+            min_log_change=noise.min_log_change,
         )
 
-    return patch.object(rules, "noise_of", noise_of_one)
+    return patch.object(rules, "estimate_noise", noise_of_one)
 
 
 def _no_interval() -> AbstractContextManager[Any]:
@@ -155,12 +155,12 @@ def _no_interval() -> AbstractContextManager[Any]:
 
 def _no_pairs() -> AbstractContextManager[Any]:
     """Return a context in which the n-th steps of both sides are not compared in pairs."""
-    known = rules.noise_of
+    known = rules.estimate_noise
 
     def noise_of_separate(*sides: Any, **_: Any) -> rules.Noise:
         return known(*sides, same_steps=False)
 
-    return patch.object(rules, "noise_of", noise_of_separate)
+    return patch.object(rules, "estimate_noise", noise_of_separate)
 
 
 def _no_widening() -> AbstractContextManager[Any]:
@@ -226,19 +226,19 @@ def told(samples: Int64s, trial: Trial, ways: int) -> Told:
     """Return the share of simulated diffs that tell a row although nothing changed, and
     the share of planted changes that are told."""
     random = np.random.default_rng(0)
-    tick_ns = resolution(samples)
+    tick_ns = detect_tick_ns(samples)
 
     false: list[bool] = []
     planted: list[Flags] = []
     for _ in range(ways):
         sides = trial.deal(samples, trial.steps, random)
-        noise = rules.noise_of(sides.a, sides.b, same_steps=sides.same_steps)
+        noise = rules.estimate_noise(sides.a, sides.b, same_steps=sides.same_steps)
         false.append(
             bool(rules.is_beyond_noise(sides.a, sides.b, tick_ns, noise).any())
         )
         is_planted = random.random(sides.b.shape[1]) < PLANTED_SHARE
         longer = np.where(is_planted, _whole(sides.b * trial.factor), sides.b)
-        noise = rules.noise_of(sides.a, longer, same_steps=sides.same_steps)
+        noise = rules.estimate_noise(sides.a, longer, same_steps=sides.same_steps)
         is_told = rules.is_beyond_noise(sides.a, longer, tick_ns, noise)
         planted.append(is_told[is_planted & (sides.b.min(axis=0) >= MIN_PLANTED_NS)])
 
@@ -309,7 +309,7 @@ def main() -> int:
     recordings = []
     for path in map(Path, options.traces):
         work = collect_work(open_trace(str(path)), path.name)
-        recordings.append(items(work, Vocabulary()).samples)
+        recordings.append(make_items(work, Vocabulary()).samples)
 
     text = "\n".join(table(recordings, options.ways)) + "\n"
     sys.stdout.write(text)

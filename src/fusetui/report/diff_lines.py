@@ -20,7 +20,7 @@ from fusetui.analysis.diff.model import (
     Row,
     RowKind,
 )
-from fusetui.analysis.diff.names import count_shared_start, identity
+from fusetui.analysis.diff.names import count_shared_start, remove_run_numbers
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
 from fusetui.analysis.diff.story import sum_idle_changes
 from fusetui.gpu.kernel_names import decode
@@ -228,8 +228,8 @@ def _line_key(row: Row) -> tuple[object, ...]:
         row.kind,
         row.op,
         row.phase,
-        tuple(map(identity, row.a)),
-        tuple(map(identity, row.b)),
+        tuple(map(remove_run_numbers, row.a)),
+        tuple(map(remove_run_numbers, row.b)),
         "" if is_of_time else row.why,
     )
 

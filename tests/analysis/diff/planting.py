@@ -15,7 +15,12 @@ import numpy as np
 from tests.analysis.diff.blocks import Cut
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.items import Vocabulary, WorkItems, choose_usual_steps, items
+from fusetui.analysis.diff.items import (
+    Vocabulary,
+    WorkItems,
+    choose_usual_steps,
+    make_items,
+)
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import MIN_ROWS
 from fusetui.analysis.diff.program_places import ProgramPlaces
@@ -57,7 +62,7 @@ class Subject:
         """None when no kernel has a launch in the file."""
         trace = open_trace(str(path))
         work = collect_work(trace, path.name)
-        found = items(work, Vocabulary())
+        found = make_items(work, Vocabulary())
         if not work.gpu or not len(found) or not len(work.steps):
             return None
         raw = path.read_bytes()

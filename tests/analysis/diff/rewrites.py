@@ -17,7 +17,7 @@ from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, st
 
 from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
-from fusetui.analysis.diff.names import dispatch_name
+from fusetui.analysis.diff.names import make_dispatch_label
 from fusetui.analysis.diff.streams import MIN_COMMON_KERNELS
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
@@ -80,7 +80,7 @@ def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
     trace = editor.subject.trace
     place_of_row = {int(place): row for row, place in enumerate(trace.order.tolist())}
     names = {trace.name_of(place_of_row[place]) for place in editor.gone}
-    labels = {dispatch_name(name) for name in names} | {
+    labels = {make_dispatch_label(name) for name in names} | {
         re.sub(r"\Ahip", "cuda", n) for n in names
     }
     return Planted(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusetui.analysis.diff.blocks import LaneWork, blocks
+from fusetui.analysis.diff.blocks import LaneWork, find_surplus_blocks
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff import format_diff
@@ -74,7 +74,7 @@ def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
     block, more = [1, 2, 3, 4] * 4, [1, 9]
     a = lane([*more, *block, 8], [10, 10, 10, 10, 70, 80, *[10] * 13])
     b = lane([*more, *block[4:], 8], [10] * 15)
-    (found,) = blocks(a, b)
+    (found,) = find_surplus_blocks(a, b)
     assert found.items == (2, 3, 4, 5)
 
 

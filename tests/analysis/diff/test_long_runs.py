@@ -54,6 +54,6 @@ def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
 
 
 def test_closest_matches_each_value_to_the_nearest_in_order() -> None:
-    assert sequences.closest([5, 9], [1, 5, 6, 9, 9]) == [1, 3]
-    assert sequences.closest([], [3]) == []
-    assert sequences.closest([3], [9]) == [0]
+    assert sequences.choose_closest_partners([5, 9], [1, 5, 6, 9, 9]) == [1, 3]
+    assert sequences.choose_closest_partners([], [3]) == []
+    assert sequences.choose_closest_partners([3], [9]) == [0]

@@ -11,10 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from tests.corpus.files import corpus_path
 
-from fusetui.analysis.diff.compare import compared
+from fusetui.analysis.diff.compare import compare_work
 from fusetui.analysis.diff.model import Row, RowKind
-from fusetui.analysis.diff.noise import is_beyond_noise, noise_of, student_point
-from fusetui.analysis.diff.statistics import far_apart
+from fusetui.analysis.diff.noise import (
+    compute_student_point,
+    estimate_noise,
+    is_beyond_noise,
+)
+from fusetui.analysis.diff.statistics import are_far_apart
 from fusetui.analysis.diff.work import Work, collect_work
 from fusetui.trace import open_trace
 
@@ -23,7 +27,7 @@ TIMED = (RowKind.FASTER, RowKind.SLOWER)
 
 
 def told(a: Samples, b: Samples, **more: Any) -> NDArray[np.bool_]:
-    return is_beyond_noise(a, b, 0, noise_of(a, b, **more))
+    return is_beyond_noise(a, b, 0, estimate_noise(a, b, **more))
 
 
 def runs(steps: int, rows: int, spread: float, seed: int = 0) -> Samples:
@@ -43,7 +47,7 @@ def test_of_equal_runs_no_row_is_told_in_nineteen_of_twenty_diffs(steps: int) ->
 
 def test_the_middle_halves_alone_would_tell_one_row_in_a_hundred() -> None:
     a, b = np.split(runs(6, 1000, 0.2), 2)
-    assert far_apart(a, b, 0).sum() > 10
+    assert are_far_apart(a, b, 0).sum() > 10
     assert not told(a, b).any()
 
 
@@ -127,21 +131,23 @@ def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
 def test_the_points_of_students_distribution_are_those_of_the_tables(
     free: int, level: float, point: float
 ) -> None:
-    assert student_point(free, level) == pytest.approx(point, rel=1e-6)
+    assert compute_student_point(free, level) == pytest.approx(point, rel=1e-6)
 
 
 def halves(path: Path) -> tuple[Work, Work]:
     """The first and the last steps of one recording."""
     work = collect_work(open_trace(str(path)), path.name)
     steps = list(range(len(work.steps)))
-    return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
+    return work.keep_steps(steps[: len(steps) // 2]), work.keep_steps(
+        steps[len(steps) // 2 :]
+    )
 
 
 def changed(one: Work, other: Work) -> list[Row]:
     """Also in one step only."""
     return [
         row
-        for row in compared(one, other).rows
+        for row in compare_work(one, other).rows
         if row.kind in TIMED or row.op == "idle"
     ]
 

@@ -12,10 +12,10 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.analysis.diff.noise import is_beyond_noise
 from fusetui.analysis.diff.statistics import (
-    drift,
-    ratio_interval,
-    resolution,
-    usual_steps,
+    choose_steps_to_average,
+    detect_tick_ns,
+    estimate_drift,
+    estimate_ratio_interval,
 )
 from fusetui.trace import Trace
 
@@ -29,14 +29,14 @@ def test_of_five_steps_or_more_figures_are_means_over_at_least_three() -> None:
     a = np.array([100, 150, 210, 220, 300, 330, 360, 400, 90]) * 1_000_000
     b = np.array([200, 201, 199, 202, 198, 200, 200, 200, 200]) * 1_000_000
     every = np.arange(9)
-    usual = usual_steps(a, b, every, every)
+    usual = choose_steps_to_average(a, b, every, every)
     assert len(usual.a) >= 3
     assert len(usual.b) >= 3
 
 
 def test_of_fewer_than_five_steps_the_median_one_is_enough() -> None:
     uneven = np.array([100, 120, 300])
-    usual = usual_steps(uneven, uneven, np.arange(3), np.arange(3))
+    usual = choose_steps_to_average(uneven, uneven, np.arange(3), np.arange(3))
     assert (usual.a.tolist(), usual.b.tolist()) == ([1], [1])
 
 
@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
 
 def interval(a: Sequence[int], b: Sequence[int]) -> Known:
-    found = ratio_interval(np.array(a), np.array(b))
+    found = estimate_ratio_interval(np.array(a), np.array(b))
     assert found.low is not None
     assert found.high is not None
     return Known(found.low, found.high)
@@ -65,7 +65,10 @@ def test_the_interval_of_five_steps_a_side_leaves_out_two_of_25_ratios_at_each_e
 
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_of_three_steps_there_is_no_interval(steps: int) -> None:
-    assert ratio_interval(np.arange(5, 5 + steps), np.arange(9, 9 + steps)).low is None
+    assert (
+        estimate_ratio_interval(np.arange(5, 5 + steps), np.arange(9, 9 + steps)).low
+        is None
+    )
 
 
 def test_every_other_step_of_one_run_is_not_called_different() -> None:
@@ -94,8 +97,8 @@ def test_a_run_that_drifts_widens_the_interval() -> None:
         [100, 102, 99, 101, 100, 98, 101],
         [100, 103, 106, 110, 112, 115, 118],
     )
-    assert drift(np.array(steady)) == 0
-    assert 0.15 < drift(np.array(rising)) < 0.2
+    assert estimate_drift(np.array(steady)) == 0
+    assert 0.15 < estimate_drift(np.array(rising)) < 0.2
     plain = interval(steady, [108, 111, 109, 110, 112, 109, 110])
     wide = interval(rising, [118, 121, 119, 120, 122, 119, 120])
     assert plain.low > 1
@@ -110,7 +113,7 @@ def test_a_change_below_five_percent_is_noise() -> None:
 
 def test_one_tick_of_a_coarse_clock_is_noise() -> None:
     a = np.full((5, 1), 5_000)
-    assert is_beyond_noise(a, a + 1_000, resolution(a)).tolist() == [False]
+    assert is_beyond_noise(a, a + 1_000, detect_tick_ns(a)).tolist() == [False]
 
 
 def test_samples_that_overlap_are_noise() -> None:

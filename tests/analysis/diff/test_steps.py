@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.dispatch import collect_dispatch
-from fusetui.analysis.diff.items import Vocabulary, items
+from fusetui.analysis.diff.items import Vocabulary, make_items
 from fusetui.analysis.diff.windows import NoStepsError, find_steps
 from fusetui.analysis.diff.work import collect_work
 from fusetui.trace import Trace, open_trace
@@ -190,7 +190,7 @@ def test_launch_calls_of_steps_that_only_enqueue_are_counted_in_these_steps(
 ) -> None:
     """Although it is over when the GPU begins them."""
     trace = enqueued(trace_of, launched)
-    found = collect_dispatch(items(collect_work(trace, "A"), Vocabulary()))
+    found = collect_dispatch(make_items(collect_work(trace, "A"), Vocabulary()))
     assert found["launch calls"].count.tolist() == [4] * 5
 
 

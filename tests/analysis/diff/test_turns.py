@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.compare import diff, limits_of
+from fusetui.analysis.diff.compare import compute_time_limits, diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.statistics import paired_interval, rejected_rounds
+from fusetui.analysis.diff.statistics import (
+    count_rejected_rounds,
+    estimate_paired_interval,
+)
 from fusetui.report.diff import format_diff
 from fusetui.trace import Trace, open_trace
 
@@ -24,16 +27,16 @@ PIECES, ROUNDS = 21, 30
 def test_of_six_rounds_the_interval_is_the_range_and_of_five_there_is_none() -> None:
     a = np.full(6, 10**9)
     b = np.rint(a * np.exp([0.01, 0.05, 0.02, 0.04, 0.03, 0.06])).astype(np.int64)
-    found = paired_interval(a, b)
+    found = estimate_paired_interval(a, b)
     ends = np.array([found.low, found.ratio, found.high], dtype=np.float64)
     assert np.log(ends) == pytest.approx((0.01, 0.035, 0.06))
-    assert paired_interval(a[:5], b[:5]).low is None
+    assert estimate_paired_interval(a[:5], b[:5]).low is None
 
 
 def test_the_distribution_is_that_of_the_tables() -> None:
     """Critical values of the signed-rank test at 5 %, two-sided, for 10, 20 and 30
     pairs."""
-    assert [rejected_rounds(size) - 1 for size in (10, 20, 30)] == [8, 52, 137]
+    assert [count_rejected_rounds(size) - 1 for size in (10, 20, 30)] == [8, 52, 137]
 
 
 def noisy(chance: np.random.Generator, usual: float) -> Times:
@@ -55,10 +58,12 @@ def answers(more: int) -> list[int]:
     for _ in range(200):
         both = noisy(chance, 1e5)
         added = noisy(chance, 1e5)[:, 1, :more]
-        limits = np.maximum(limits_of(both[:, 0]), limits_of(both[:, 1]))
+        limits = np.maximum(
+            compute_time_limits(both[:, 0]), compute_time_limits(both[:, 1])
+        )
         a, b = (np.minimum(both[:, side], limits).sum(axis=1) for side in (0, 1))
-        b += np.minimum(added, limits_of(added)).sum(axis=1)
-        interval = paired_interval(a, b)
+        b += np.minimum(added, compute_time_limits(added)).sum(axis=1)
+        interval = estimate_paired_interval(a, b)
         assert interval.low is not None
         assert interval.high is not None
         found.append((interval.low > 1) - (interval.high < 1))

@@ -15,10 +15,16 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
+from fusetui.analysis.diff.blocks import Block, LaneWork, find_surplus_blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.periods import find_launches_on_other_lanes
-from fusetui.analysis.diff.sequences import Pair, Stretch, gaps, longest_common, match
+from fusetui.analysis.diff.sequences import (
+    Pair,
+    Stretch,
+    iterate_gaps,
+    pair_equal_numbers,
+    pair_longest_common,
+)
 from fusetui.trace.model.arrays import Int64s, begins_runs, distinct_rows
 
 NO_KEY = 0
@@ -146,7 +152,7 @@ def _find_blocks_by_lane_pair(
         lanes = lane_pairs[lane_pair_index]
         lane_work_a = _make_lane_work(a, _exclude_items(lanes.a, in_blocks_a))
         lane_work_b = _make_lane_work(b, _exclude_items(lanes.b, in_blocks_b))
-        for block in blocks(lane_work_a, lane_work_b):
+        for block in find_surplus_blocks(lane_work_a, lane_work_b):
             on_other_lanes = _find_block_items_on_other_lanes(
                 sides, lane_pairs, block, (in_blocks_a, in_blocks_b)
             )
@@ -288,10 +294,10 @@ def _align_pairs(a: _LaneKeys, b: _LaneKeys) -> list[Pair]:
     keys_anywhere = _sort_keys_by_trust(a, b)
     keys_within_places = [_combine_with_places(keys, places) for keys in keys_anywhere]
 
-    whole_lanes = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
+    whole_lanes = Stretch(first_a=0, stop_a=len(a), first_b=0, stop_b=len(b))
     pairs: list[Pair] = []
     for keys in [*keys_within_places, *keys_anywhere]:
-        gaps_so_far = list(gaps(pairs, whole_lanes))
+        gaps_so_far = list(iterate_gaps(pairs, whole_lanes))
         for gap in gaps_so_far:
             pairs += _pair_items_in_gap(keys.a, keys.b, gap)
         pairs.sort()
@@ -318,8 +324,8 @@ def _sort_keys_by_trust(a: _LaneKeys, b: _LaneKeys) -> list[_KeysOfLanes]:
     single_kernel = _KeysOfLanes(a.single_kernel_keys, b.single_kernel_keys)
     same_class = _KeysOfLanes(a.class_keys, b.class_keys)
 
-    with_same_kernel = _in_common(a.exact_keys, b.exact_keys)
-    with_same_op = _in_common(a.op_keys, b.op_keys)
+    with_same_kernel = _count_in_common(a.exact_keys, b.exact_keys)
+    with_same_op = _count_in_common(a.op_keys, b.op_keys)
     if 2 * with_same_kernel < with_same_op:
         return [same_op, exact, single_kernel, same_class]
     return [exact, same_op, single_kernel, same_class]
@@ -359,8 +365,8 @@ def _pair_items_in_gap(keys_a: Int64s, keys_b: Int64s, gap: Stretch) -> list[Pai
     if not gap.cells:
         return []
 
-    keys_in_gap_a = keys_a[gap.first_a : gap.last_a]
-    keys_in_gap_b = keys_b[gap.first_b : gap.last_b]
+    keys_in_gap_a = keys_a[gap.first_a : gap.stop_a]
+    keys_in_gap_b = keys_b[gap.first_b : gap.stop_b]
     if len(keys_in_gap_a) * len(keys_in_gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
         pairs_in_gap = _pair_equal_keys_by_numpy(keys_in_gap_a, keys_in_gap_b)
     else:
@@ -375,7 +381,7 @@ def _pair_equal_keys_by_numpy(keys_a: Int64s, keys_b: Int64s) -> list[Pair]:
     """
     positions_a = np.flatnonzero(keys_a != NO_KEY).tolist()
     positions_b = np.flatnonzero(keys_b != NO_KEY).tolist()
-    matches = match(keys_a[positions_a], keys_b[positions_b])
+    matches = pair_equal_numbers(keys_a[positions_a], keys_b[positions_b])
     return [(positions_a[i], positions_b[j]) for i, j in matches]
 
 
@@ -391,7 +397,7 @@ def _pair_equal_keys(keys_a: list[int], keys_b: list[int]) -> list[Pair]:
 
     positions_a = [i for i, key in enumerate(keys_a) if key in common_keys]
     positions_b = [j for j, key in enumerate(keys_b) if key in common_keys]
-    matches = longest_common(
+    matches = pair_longest_common(
         [keys_a[i] for i in positions_a], [keys_b[j] for j in positions_b]
     )
     return [(positions_a[i], positions_b[j]) for i, j in matches]
@@ -478,8 +484,8 @@ def _measure_common_work(
     """
     slice_a = slice(lane_a.start, lane_a.stop)
     slice_b = slice(lane_b.start, lane_b.stop)
-    same_ops = _in_common(a.op_keys[slice_a], b.op_keys[slice_b])
-    same_kernels = _in_common(a.exact_keys[slice_a], b.exact_keys[slice_b])
+    same_ops = _count_in_common(a.op_keys[slice_a], b.op_keys[slice_b])
+    same_kernels = _count_in_common(a.exact_keys[slice_a], b.exact_keys[slice_b])
     return same_ops + same_kernels
 
 
@@ -501,12 +507,12 @@ def _find_lanes(items: WorkItems) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(bounds)]
 
 
-def _in_common(a: Int64s, b: Int64s) -> int:
+def _count_in_common(a: Int64s, b: Int64s) -> int:
     """Count the keys that two lanes (streams) have in common.
 
     A key that occurs 2 times in one lane and 3 times in the other counts as 2.
 
-    >>> _in_common(np.array([5, 5, 6]), np.array([5, 7, 5, 5]))
+    >>> _count_in_common(np.array([5, 5, 6]), np.array([5, 7, 5, 5]))
     2
     """
     if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import choose_cheapest_partners, occurrences
+from fusetui.analysis.diff.sequences import choose_cheapest_partners, count_occurrences
 from fusetui.trace.model.arrays import (
     Flags,
     Int64s,
@@ -92,7 +92,7 @@ class RepeatedBlock(msgspec.Struct, frozen=True, eq=False):
     marks_in_shorter: Rows
 
 
-def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
+def find_surplus_blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """Find the blocks of work that one of two lanes repeats more often than the other.
 
     A lane is a stream, and a block is a sequence of kernels such as a layer. The
@@ -101,12 +101,14 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """
     rest_of_a = a
     rest_of_b = b
-    found: list[Block] = []
-    while len(found) < MAX_BLOCKS:
+    surplus_blocks: list[Block] = []
+    while len(surplus_blocks) < MAX_BLOCKS:
         more_in_a = find_most_explaining_block(rest_of_a.keys, rest_of_b.keys)
         if more_in_a is not None:
             surplus = _locate_surplus_blocks(rest_of_a, rest_of_b, more_in_a)
-            found.append(_describe_surplus_of_a(more_in_a, rest_of_a.items[surplus]))
+            surplus_items = rest_of_a.items[surplus]
+            block = _describe_surplus(more_in_a, surplus_items, longer_side=0)
+            surplus_blocks.append(block)
             rest_of_a = rest_of_a.without(surplus)
             continue
 
@@ -114,27 +116,30 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
         if more_in_b is None:
             break
         surplus = _locate_surplus_blocks(rest_of_b, rest_of_a, more_in_b)
-        found.append(_describe_surplus_of_b(more_in_b, rest_of_b.items[surplus]))
+        surplus_items = rest_of_b.items[surplus]
+        block = _describe_surplus(more_in_b, surplus_items, longer_side=1)
+        surplus_blocks.append(block)
         rest_of_b = rest_of_b.without(surplus)
-    return found
+    return surplus_blocks
 
 
-def _describe_surplus_of_a(block: RepeatedBlock, surplus_items: Rows) -> Block:
-    """Describe a block that A repeats more often than B, with A's surplus."""
+def _describe_surplus(
+    block: RepeatedBlock, surplus_items: Rows, *, longer_side: int
+) -> Block:
+    """Describe a block that one side repeats more often than the other.
+
+    Args:
+        block: The repeated block.
+        surplus_items: The items of the blocks that have no counterpart.
+        longer_side: The side that has these items: 0 for A, 1 for B.
+    """
+    times_in_longer = len(block.marks_in_longer)
+    times_in_shorter = len(block.marks_in_shorter)
+    is_more_in_a = longer_side == 0
     return Block(
-        side=0,
-        times_in_a=len(block.marks_in_longer),
-        times_in_b=len(block.marks_in_shorter),
-        items=tuple(surplus_items.tolist()),
-    )
-
-
-def _describe_surplus_of_b(block: RepeatedBlock, surplus_items: Rows) -> Block:
-    """Describe a block that B repeats more often than A, with B's surplus."""
-    return Block(
-        side=1,
-        times_in_a=len(block.marks_in_shorter),
-        times_in_b=len(block.marks_in_longer),
+        side=longer_side,
+        times_in_a=times_in_longer if is_more_in_a else times_in_shorter,
+        times_in_b=times_in_shorter if is_more_in_a else times_in_longer,
         items=tuple(surplus_items.tolist()),
     )
 
@@ -158,7 +163,7 @@ def _locate_surplus_blocks(
     without_counterpart = np.setdiff1d(every_block, with_counterpart)
 
     positions = []
-    for first, last in consecutive_runs(without_counterpart):
+    for first, last in find_consecutive_runs(without_counterpart):
         marked = _find_marked_range(block, with_counterpart, first, last)
         shift = _find_best_fitting_shift(
             longer, shorter, marked, max_shift=block.kernels_per_block
@@ -252,13 +257,13 @@ def _collect_block_kernels(
     return _BlockKernels(keys=keys, times=times)
 
 
-def consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
+def find_consecutive_runs(numbers: Rows) -> list[tuple[int, int]]:
     """Divide ascending numbers into runs without a hole.
 
     Returns:
         (first, last) of each run, both included.
 
-    >>> consecutive_runs(np.array([1, 2, 3, 7]))
+    >>> find_consecutive_runs(np.array([1, 2, 3, 7]))
     [(1, 3), (7, 7)]
     """
     if not len(numbers):
@@ -521,8 +526,8 @@ def _measure_surplus_of_block(
         if the block has no mark.
     """
     keys, times_in_block = np.unique(block_keys, return_counts=True)
-    times_in_longer = occurrences(keys, longer_keys)
-    times_in_shorter = occurrences(keys, shorter_keys)
+    times_in_longer = count_occurrences(keys, longer_keys)
+    times_in_shorter = count_occurrences(keys, shorter_keys)
 
     # How many blocks more there are by the occurrences of each key alone.
     surplus_kernels = times_in_longer - times_in_shorter

@@ -11,7 +11,7 @@ import msgspec
 
 from fusetui.analysis.diff.groups import WorkGroup
 from fusetui.analysis.diff.items import NO_OP, WorkItems
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 
 
 class CommonWork(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ def measure_common_work(
     Returns:
         None if A or B does no work that takes time.
     """
-    total_a_ns = int(a.ns.sum())
-    total_b_ns = int(b.ns.sum())
+    total_a_ns = int(a.mean_ns.sum())
+    total_b_ns = int(b.mean_ns.sum())
     if not total_a_ns or not total_b_ns:
         return None
 
@@ -84,5 +84,5 @@ def _has_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 
 def _find_convolutions(op_names: Iterable[str]) -> set[str]:
     """Return which of `conv` and `conv backward` are among these ops."""
-    kinds = {work_class(op, "") for op in op_names}
+    kinds = {classify_work(op, "") for op in op_names}
     return {kind for kind in kinds if kind.startswith("conv")}

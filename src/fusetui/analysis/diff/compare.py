@@ -14,9 +14,9 @@ import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import AlignedLanes, align
-from fusetui.analysis.diff.dispatch import dispatch_ns_by_step
+from fusetui.analysis.diff.dispatch import measure_dispatch_by_step
 from fusetui.analysis.diff.evidence import Evidence, make_sides_comparable
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.items import WorkItems, choose_usual_steps
 from fusetui.analysis.diff.model import (
     Accounting,
@@ -27,7 +27,7 @@ from fusetui.analysis.diff.model import (
     StepChange,
     Verdict,
 )
-from fusetui.analysis.diff.notes import notes
+from fusetui.analysis.diff.notes import write_notes
 from fusetui.analysis.diff.program_places import ProgramPlaces
 from fusetui.analysis.diff.regions import group_by_region
 from fusetui.analysis.diff.renamed_dispatch import pair_renamed_labels
@@ -36,10 +36,10 @@ from fusetui.analysis.diff.rules import group_lanes, pair_moved_work
 from fusetui.analysis.diff.statistics import (
     MIN_ROUNDS_FOR_VERDICT,
     MIN_STEPS_FOR_VERDICT,
+    compute_median_of_usual_work,
+    estimate_paired_interval,
+    estimate_ratio_interval,
     mean,
-    median_of_usual_work,
-    paired_interval,
-    ratio_interval,
 )
 from fusetui.analysis.diff.story import add_summary
 from fusetui.analysis.diff.surplus import (
@@ -93,12 +93,13 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
         NoStepsError: If a trace has no annotation that matches `step_by`.
     """
     label_a, label_b = _make_labels(a, b)
-    with without_collector():  # nothing here is cyclic either
+    # A diff leaves no cycles of objects behind, so the collector would only take time.
+    with without_collector():
         side_without_events = _find_side_without_gpu_events(a, b)
         by_ops = bool(side_without_events)
         work_a = collect_work(a, label_a, step_by, by_ops=by_ops)
         work_b = collect_work(b, label_b, step_by, by_ops=by_ops)
-        return compared(work_a, work_b, side_without_events)
+        return compare_work(work_a, work_b, side_without_events)
 
 
 def _make_labels(a: Trace, b: Trace) -> tuple[str, str]:
@@ -143,7 +144,7 @@ def _find_side_without_gpu_events(a: Trace, b: Trace) -> str:
     return ""
 
 
-def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
+def compare_work(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
     """Compare the work of steps of two traces, or of different steps of one trace.
 
     Args:
@@ -163,11 +164,11 @@ def compared(work_a: Work, work_b: Work, side_without_events: str = "") -> Diff:
     renamed_dispatch = pair_renamed_labels(a, b, renamed)
     rows = _make_rows(matched, renamed_dispatch)
 
-    on_cpu = not (work_a.gpu or work_b.gpu)
-    side_a = compute_side_figures(a, on_cpu)
-    side_b = compute_side_figures(b, on_cpu)
-    sums = accounting(matched.step, side_a, side_b, rows)
-    every_note = notes(
+    is_cpu_only = not (work_a.gpu or work_b.gpu)
+    side_a = compute_side_figures(a, is_cpu_only)
+    side_b = compute_side_figures(b, is_cpu_only)
+    sums = add_up_changes(matched.step, side_a, side_b, rows)
+    every_note = write_notes(
         a,
         b,
         groups=groups,
@@ -256,13 +257,13 @@ def _make_rows(
     a = matched.a
     b = matched.b
     groups = matched.groups
-    single_step_rows = outlier_work.rows(a, b, groups)
+    single_step_rows = outlier_work.make_rows(a, b, groups)
     single_step_rows += [outlier.row for outlier in matched.outliers]
     rows_for_surplus = flag_rows_of_surplus_blocks(a, b, matched.lanes)
     return (
-        *explain.rows(a, b, groups, matched.places_a, matched.places_b),
+        *explain.make_rows(a, b, groups, matched.places_a, matched.places_b),
         *outlier_steps.join_divided_kernels(a, b, single_step_rows),
-        *dispatch.rows(a, b, rows_for_surplus, renamed_dispatch),
+        *dispatch.make_rows(a, b, rows_for_surplus, renamed_dispatch),
     )
 
 
@@ -277,7 +278,7 @@ def _judge_unless_events_missing(
     if side_without_events:
         reason = f"{side_without_events} {NO_GPU_EVENTS}"
         return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
-    return verdict(step, a, b)
+    return judge_change(step, a, b)
 
 
 def _group_work(
@@ -303,26 +304,26 @@ def _group_work(
     return groups + group_surplus_blocks(a.items, b.items, aligned)
 
 
-def compute_side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
+def compute_side_figures(items: WorkItems, is_cpu_only: bool) -> DiffSide:
     """Compute the figures of one of the two traces: means over its usual steps.
 
     The figures add up to the mean length of a step. All times are in ns.
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        on_cpu: Whether neither trace has GPU events. Then dispatch on the CPU is part
+        is_cpu_only: Whether neither trace has GPU events. Then dispatch on the CPU is part
             of the sum.
     """
     work = items.work
-    step_times = _measure_step_times(items, on_cpu)
+    step_times = _measure_step_times(items, is_cpu_only)
     devices = tuple(dict.fromkeys(device_names(items.trace))) if work.gpu else ()
 
-    work_ns = int(items.ns.sum())
+    work_ns = int(items.mean_ns.sum())
     dispatch_ns = 0
-    if on_cpu:
-        ns_by_step = dispatch_ns_by_step(items)
+    if is_cpu_only:
+        ns_by_step = measure_dispatch_by_step(items)
         dispatch_ns = int(mean(ns_by_step[items.usual_steps]))
-    busy_rows = _select_busy_rows(work, on_cpu)
+    busy_rows = _select_busy_rows(work, is_cpu_only)
     crossing_work = _measure_crossing_work(work, busy_rows, items.usual_steps)
     # What ran in the step; where it took longer than the step was busy, it overlapped.
     spent_ns = work_ns + dispatch_ns + crossing_work.earlier_ns - crossing_work.later_ns
@@ -355,7 +356,7 @@ class _StepTimes(msgspec.Struct, frozen=True):
     idle_by_cause: dict[str, int]  # {cause: ns} of a GPU, else empty
 
 
-def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
+def _measure_step_times(items: WorkItems, is_cpu_only: bool) -> _StepTimes:
     """Measure how the time of the usual steps of a trace is used.
 
     The result has means in ns: while any work runs, the idle rest, and while any CPU op
@@ -363,14 +364,14 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
 
     Args:
         items: The items (kernels and copies) of the representative step of the trace.
-        on_cpu: Whether neither of the compared traces has GPU events.
+        is_cpu_only: Whether neither of the compared traces has GPU events.
     """
     work = items.work
     trace = items.trace
     begins = work.steps.start[items.usual_steps]
     ends = work.steps.end[items.usual_steps]
 
-    busy_rows = _select_busy_rows(work, on_cpu)
+    busy_rows = _select_busy_rows(work, is_cpu_only)
     busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
     idle_ns = int(mean(work.steps.dur[items.usual_steps])) - busy_ns
     cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
@@ -384,15 +385,15 @@ def _measure_step_times(items: WorkItems, on_cpu: bool) -> _StepTimes:
     )
 
 
-def _select_busy_rows(work: Work, on_cpu: bool) -> Rows:
+def _select_busy_rows(work: Work, is_cpu_only: bool) -> Rows:
     """Return the rows of the events during which a trace counts as busy.
 
     These are its GPU events. If only the other trace has a GPU, they are the pieces of
-    work of this trace. If neither has (`on_cpu`), they are the outermost CPU ops.
+    work of this trace. If neither has (`is_cpu_only`), they are the outermost CPU ops.
     """
     if work.gpu:
         return work.trace.gpu_rows
-    return _find_outermost_ops(work.trace) if on_cpu else work.row
+    return _find_outermost_ops(work.trace) if is_cpu_only else work.row
 
 
 def _measure_effect_of_odd_steps(items: WorkItems) -> int:
@@ -403,10 +404,12 @@ def _measure_effect_of_odd_steps(items: WorkItems) -> int:
     step_ns = items.steps.dur
     if not len(step_ns):
         return 0
-    return int(np.median(step_ns) - median_of_usual_work(step_ns, items.plain_steps))
+    return int(
+        np.median(step_ns) - compute_median_of_usual_work(step_ns, items.plain_steps)
+    )
 
 
-def accounting(
+def add_up_changes(
     step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]
 ) -> Accounting:
     """Write the change of the step as a sum of changes, B minus A.
@@ -500,9 +503,8 @@ def _find_step_of_rows(work: Work, rows: Rows) -> Rows:
 
 def _find_outermost_ops(trace: Trace) -> Rows:
     """Return the rows of the CPU ops that are not inside another slice."""
-    # The last flag makes it an array of flags where there are no tracks.
     is_track_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
-    is_op = np.array([*is_track_of_ops, False])[trace.track]
+    is_op = np.array(is_track_of_ops, dtype=np.bool_)[trace.track]
     is_outermost = trace.parent == NO_ROW
     return np.flatnonzero(is_op & is_outermost)
 
@@ -537,7 +539,7 @@ def compare_median_steps(
 
     undisturbed_a, undisturbed_b = _remove_interruptions(a, b, groups)
     turns = _do_steps_alternate(a.work, b.work)
-    estimate_interval = paired_interval if turns else ratio_interval
+    estimate_interval = estimate_paired_interval if turns else estimate_ratio_interval
     interval = estimate_interval(undisturbed_a.durations_ns, undisturbed_b.durations_ns)
     return StepChange(
         a_ns=a_ns,
@@ -555,13 +557,13 @@ def compare_median_steps(
     )
 
 
-def limits_of(ns: Int64s) -> Int64s:
+def compute_time_limits(ns: Int64s) -> Int64s:
     """Return how long each kernel takes at most if nothing interrupts it (ns).
 
     The limit is as far above the median of all steps as the first quartile is below it.
     It is at least the median divided by MIN_EXCESS_DIVISOR above it.
 
-        >>> limits_of(np.array([[80], [90], [100], [110], [900]])).tolist()  # one kernel
+        >>> compute_time_limits(np.array([[80], [90], [100], [110], [900]])).tolist()  # one kernel
         [112]
 
     Args:
@@ -598,11 +600,11 @@ def _remove_interruptions(
     """
     cut_steps_a = _cut_steps_at_kernels(a)
     cut_steps_b = _cut_steps_at_kernels(b)
-    limits_a = limits_of(cut_steps_a.ns)
-    limits_b = limits_of(cut_steps_b.ns)
+    limits_a = compute_time_limits(cut_steps_a.ns)
+    limits_b = compute_time_limits(cut_steps_b.ns)
 
     if len(cut_steps_a.ns) and len(cut_steps_b.ns):
-        items_a, items_b = paired_items(groups)
+        items_a, items_b = collect_paired_items(groups)
         is_same_work = a.exact_keys[items_a] == b.exact_keys[items_b]
         # Column 0 is the time before all work of a step.
         columns_a = np.append(cut_steps_a.column_of_item[items_a[is_same_work]], 0)
@@ -712,7 +714,7 @@ def _do_steps_alternate(a: Work, b: Work) -> bool:
     return bool(are_disjoint.all() and (round_ends[:-1] <= round_begins[1:]).all())
 
 
-def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
+def judge_change(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     """Judge whether B is faster than A.
 
     It is faster or slower if the confidence interval of the ratio excludes 1; otherwise

@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.names import dispatch_name
+from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, make_row
+from fusetui.analysis.diff.names import make_dispatch_label
 from fusetui.analysis.diff.noise import is_beyond_noise
 from fusetui.analysis.diff.statistics import mean
 from fusetui.analysis.diff.surplus import RowsOfSides
@@ -67,7 +67,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         """How many slices of this label the median step has."""
         return median(self.count)
 
-    def share_of_usual_steps(self) -> RowShare:
+    def compute_usual_share(self) -> RowShare:
         """Return the median count of slices per step, and the mean time in ns.
 
         The mean is over the usual steps, which do the most common work. The names and
@@ -82,7 +82,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
             rows=self.rows if is_in_median_step else (),
         )
 
-    def share_of_step(self, step: int) -> RowShare:
+    def compute_share_of_step(self, step: int) -> RowShare:
         """Return the names, time (ns), count and rows of the slices in one step."""
         slices = int(self.count[step])
         rows_in_step = self.rows_of_all_steps[self.step == step]
@@ -128,7 +128,7 @@ class _ComparedLabel(msgspec.Struct, frozen=True, eq=False):
         return bool(self.calls_a[step] > 0 and self.calls_a[step] == self.calls_b[step])
 
 
-def rows(
+def make_rows(
     a: WorkItems, b: WorkItems, without: RowsOfSides, renamed: Mapping[str, str]
 ) -> list[Row]:
     """Make the rows of dispatch, which is overhead on the CPU around the work itself.
@@ -147,7 +147,7 @@ def rows(
     is_in_sum = not (a.work.gpu or b.work.gpu)
     equally_frequent = []
     diff_rows = []
-    for compared in _compare_labels(a, b, without, renamed, is_in_sum):
+    for compared in _compare_labels(a, b, without, renamed, is_in_sum=is_in_sum):
         if compared.is_equally_frequent:
             equally_frequent.append(compared)
             continue
@@ -155,17 +155,23 @@ def rows(
         # dispatch in one: there it launches by itself what an op inside it launches in
         # the other.
         if not compared.is_called_equally_often:
-            diff_rows.append(_make_row_of_changed_count(compared, is_in_sum))
+            row = _make_row_of_changed_count(compared, is_in_sum=is_in_sum)
+            diff_rows.append(row)
 
     diff_rows.sort(key=lambda row: (-abs(row.change_ns), row.op))
     for compared in equally_frequent:
-        diff_rows += _make_row_of_single_step(a, b, compared)
+        row_of_step = _make_row_of_single_step(a, b, compared)
+        if row_of_step is not None:
+            diff_rows.append(row_of_step)
+
     if is_in_sum:
-        diff_rows += _make_row_of_unchanged_dispatch(equally_frequent)
+        row_of_rest = _make_row_of_unchanged_dispatch(equally_frequent)
+        if row_of_rest is not None:
+            diff_rows.append(row_of_rest)
     return diff_rows
 
 
-def dispatch_ns_by_step(items: WorkItems) -> Int64s:
+def measure_dispatch_by_step(items: WorkItems) -> Int64s:
     """Return the time of all dispatch of a trace in each step (ns).
 
     Dispatch is overhead on the CPU around the work itself. Its self time counts,
@@ -183,6 +189,7 @@ def _compare_labels(
     b: WorkItems,
     without: RowsOfSides,
     renamed: Mapping[str, str],
+    *,
     is_in_sum: bool,
 ) -> list[_ComparedLabel]:
     """Compare the dispatch of each label that A or B has, those of A first.
@@ -252,7 +259,7 @@ def _count_calls_of_ops(items: WorkItems, without: Flags) -> CallsByLabel:
 
     ops = trace.rows_of(Role.OP)
     in_steps = _select_slices_in_steps(items, ops[~without[ops]])
-    labels = _Labels(trace, dispatch_name)
+    labels = _Labels(trace, make_dispatch_label)
     label_of_slice = labels.index_of_name[trace.name[in_steps.rows]]
     groups = grouped(label_of_slice, in_steps.rows)
 
@@ -308,15 +315,15 @@ class _Labels:
         self.texts = list(index_of_label)
 
 
-def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row:
+def _make_row_of_changed_count(compared: _ComparedLabel, *, is_in_sum: bool) -> Row:
     """Make the row of a label that occurs more or less often in the median step.
 
     Args:
         compared: The dispatch of the label.
         is_in_sum: Whether dispatch is part of the sum.
     """
-    before = compared.a.share_of_usual_steps() if compared.a else RowShare()
-    after = compared.b.share_of_usual_steps() if compared.b else RowShare()
+    before = compared.a.compute_usual_share() if compared.a else RowShare()
+    after = compared.b.compute_usual_share() if compared.b else RowShare()
     why = ""
     if before.count and after.count:
         why = f"{count(before.count)} -> {count(after.count)} a step"
@@ -329,24 +336,25 @@ def _make_row_of_changed_count(compared: _ComparedLabel, is_in_sum: bool) -> Row
 
 def _make_row_of_single_step(
     a: WorkItems, b: WorkItems, compared: _ComparedLabel
-) -> list[Row]:
+) -> Row | None:
     """Make the row of slices whose number differs between A and B in one step only.
 
     Returns:
-        One row. An empty list if no single step differs, or if A and B do not have
-        equally many steps. Also if both call the op equally often in that step.
+        None if they differ in no step or in several. Also if A and B do not have
+        equally many steps, if these are fewer than MIN_STEPS, or if both call the op
+        equally often in that step.
     """
     steps = len(b.steps)
     if steps < MIN_STEPS or len(a.steps) != steps:
-        return []
+        return None
     step = _find_only_differing_step(compared, steps)
     if step is None or compared.is_called_equally_often_in(step):
-        return []
+        return None
 
-    before = compared.a.share_of_step(step) if compared.a else RowShare()
-    after = compared.b.share_of_step(step) if compared.b else RowShare()
+    before = compared.a.compute_share_of_step(step) if compared.a else RowShare()
+    after = compared.b.compute_share_of_step(step) if compared.b else RowShare()
     why = f"{ONLY} {b.steps.labels[step]}"
-    return [_make_row(compared.label, before, after, why, counts=False)]
+    return _make_row(compared.label, before, after, why, counts=False)
 
 
 def _find_only_differing_step(compared: _ComparedLabel, steps: int) -> int | None:
@@ -383,7 +391,7 @@ def _make_row(
     `counts` says whether the row is part of the sum that explains the change.
     """
     kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
-    return row_of(
+    return make_row(
         kind=kind, op=f"{CPU}{label}", a=before, b=after, why=why, counts=counts
     )
 
@@ -397,14 +405,14 @@ class _Total(msgspec.Struct, frozen=True, eq=False):
 
 def _make_row_of_unchanged_dispatch(
     equally_frequent: Sequence[_ComparedLabel],
-) -> list[Row]:
+) -> Row | None:
     """Make one row of all dispatch that A and B have equally often.
 
     The row is SAME if the change of its total time is within noise, else FASTER or
     SLOWER. Dispatch whose time is contained in other dispatch is left out.
 
     Returns:
-        One row; an empty list if A or B has no such dispatch.
+        None if A or B has no such dispatch.
     """
     dispatch_a: list[Dispatch] = []
     dispatch_b: list[Dispatch] = []
@@ -414,7 +422,7 @@ def _make_row_of_unchanged_dispatch(
         if compared.b and compared.b.adds_up:
             dispatch_b.append(compared.b)
     if not dispatch_a or not dispatch_b:
-        return []
+        return None
 
     before = _add_up_dispatches(dispatch_a)
     after = _add_up_dispatches(dispatch_b)
@@ -428,14 +436,13 @@ def _make_row_of_unchanged_dispatch(
         kind = RowKind.FASTER
     else:
         kind = RowKind.SLOWER
-    row = row_of(
+    return make_row(
         kind=kind,
         op=f"{CPU}other ops that compute nothing",
         a=before.share,
         b=after.share,
         why="equally many on both sides",
     )
-    return [row]
 
 
 def _add_up_dispatches(dispatches: Sequence[Dispatch]) -> _Total:
@@ -553,7 +560,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
     self_times = self_ns(trace)
     return [
         _OverheadSlices(
-            rows=ops, label_of=dispatch_name, ns=self_times[ops], adds_up=True
+            rows=ops, label_of=make_dispatch_label, ns=self_times[ops], adds_up=True
         ),
         _OverheadSlices(
             rows=launch_calls,
@@ -569,7 +576,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
         ),
         _OverheadSlices(
             rows=compiler_annotations,
-            label_of=dispatch_name,
+            label_of=make_dispatch_label,
             ns=_measure_time_without_ops(trace, compiler_annotations),
             adds_up=False,  # annotations contain calls, which count already
         ),

@@ -22,10 +22,10 @@ from fusetui.analysis.diff.items import (
     KnownNames,
     Vocabulary,
     WorkItems,
-    items,
+    make_items,
 )
-from fusetui.analysis.diff.names import identity
-from fusetui.analysis.diff.sequences import occurrences
+from fusetui.analysis.diff.names import remove_run_numbers
+from fusetui.analysis.diff.sequences import count_occurrences
 from fusetui.analysis.diff.streams import (
     find_merged_lanes,
     merge_alternating_streams,
@@ -93,13 +93,15 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
     a = _make_items_with_steady_lanes(work_a, words, KnownNames())
     b = _make_items_with_steady_lanes(work_b, words, KnownNames())
 
+    # Ops of B under the names that they have in A.
     renamed = _find_renamed_ops(a, b)
     name_in_a = {}
     for op in renamed:
-        name_in_a[words.word_of_id(op.after)] = words.word_of_id(op.before)
+        name_in_a[words.get_word(op.after)] = words.get_word(op.before)
     if name_in_a:
-        b = items(b.work, words, KnownNames(names_on_other_side=name_in_a))
+        b = make_items(b.work, words, KnownNames(names_on_other_side=name_in_a))
 
+    # Kernels whose ops are no evidence.
     swapped = _find_swapped_ops(a, b)
     without_op = np.union1d(_find_kernels_without_op(a, b), swapped.kernels)
     known_a = KnownNames(kernels_without_op=without_op)
@@ -108,16 +110,18 @@ def make_sides_comparable(work_a: Work, work_b: Work) -> Evidence:
         a = _make_items_with_steady_lanes(a.work, words, known_a)
         b = _make_items_with_steady_lanes(b.work, words, known_b)
 
+    # Streams that are compared as one. The work is the very same object if there are
+    # none.
     merged_work_a, merged_work_b = merge_shared_streams(a, b)
     if merged_work_a is not a.work:
-        a = items(merged_work_a, words, known_a)
+        a = make_items(merged_work_a, words, known_a)
     if merged_work_b is not b.work:
-        b = items(merged_work_b, words, known_b)
+        b = make_items(merged_work_b, words, known_b)
     return Evidence(
         a=a,
         b=b,
         renamed=_resolve_full_names(a, b, words, renamed),
-        swapped=frozenset(words.word_of_id(op) for op in swapped.ops),
+        swapped=frozenset(words.get_word(op) for op in swapped.ops),
         streams_a=find_merged_lanes(work_a, a.work),
         streams_b=find_merged_lanes(work_b, b.work),
     )
@@ -131,8 +135,8 @@ def _resolve_full_names(
     for op in renamed:
         ops.append(
             RenamedOp(
-                before=_find_full_name(a, words.word_of_id(op.before)),
-                after=_find_full_name(b, words.word_of_id(op.after)),
+                before=_find_full_name(a, words.get_word(op.before)),
+                after=_find_full_name(b, words.get_word(op.after)),
                 kernels=op.kernels,
             )
         )
@@ -153,11 +157,11 @@ def _make_items_with_steady_lanes(
         words: The ids of names, shared by both traces. New names are added to it.
         known: Names of ops that are to be replaced or ignored.
     """
-    separate = items(work, words, known)
+    separate = make_items(work, words, known)
     merged_work = merge_alternating_streams(separate)
     if merged_work is None:
         return separate
-    merged = items(merged_work, words, known)
+    merged = make_items(merged_work, words, known)
 
     if len(separate.same_work_steps) != len(merged.same_work_steps):
         return max(separate, merged, key=lambda side: len(side.same_work_steps))
@@ -171,11 +175,11 @@ def _count_kernels_in_common_with_usual(side: WorkItems) -> int:
     MAX_UNUSUAL_STEPS unusual steps count.
     """
     in_usual_step = side.work.slice_of_step(side.representative_step)
-    usual_kernels = Counter(side.keys_of(in_usual_step).tolist())
+    usual_kernels = Counter(side.make_keys_with_stream(in_usual_step).tolist())
     common_kernels = 0
     for step in _find_unusual_steps(side):
         in_step = side.work.slice_of_step(step)
-        kernels = Counter(side.keys_of(in_step).tolist())
+        kernels = Counter(side.make_keys_with_stream(in_step).tolist())
         common_kernels += (usual_kernels & kernels).total()
     return common_kernels
 
@@ -381,7 +385,7 @@ def _find_full_name(side: WorkItems, word: str) -> str:
     runs. Returns the word itself if there is no such op.
     """
     for name in side.op_names:
-        if identity(stem(name)) == word:
+        if remove_run_numbers(stem(name)) == word:
             return name
     return word
 
@@ -447,8 +451,8 @@ def _find_kernels_under_other_ops(one: _StepKernels, other: _StepKernels) -> Int
     )
     candidates = np.intersect1d(distinct(doubtful_launches), surplus_in_both)
 
-    times_in_one = occurrences(candidates, one.kernel)
-    times_in_other = occurrences(candidates, other.kernel)
+    times_in_one = count_occurrences(candidates, one.kernel)
+    times_in_other = count_occurrences(candidates, other.kernel)
     smaller_count = np.minimum(times_in_one, times_in_other)
     larger_count = np.maximum(times_in_one, times_in_other)
     is_equally_often = smaller_count >= MIN_EQUAL_COUNTS * larger_count
@@ -478,8 +482,8 @@ def _find_surplus(own: _StepKernels, other: _StepKernels) -> _StepSurplus:
     A second flag marks those of them whose op is no evidence: it is unknown, the other
     step lacks it, or a graph launched the kernel.
     """
-    own_times = occurrences(own.exact_key, own.exact_key)
-    other_times = occurrences(own.exact_key, other.exact_key)
+    own_times = count_occurrences(own.exact_key, own.exact_key)
+    other_times = count_occurrences(own.exact_key, other.exact_key)
     is_surplus = own_times > other_times
 
     has_no_op = own.op == NO_OP

@@ -14,8 +14,8 @@ import numpy as np
 
 from fusetui.analysis.diff.groups import (
     WorkGroup,
+    collect_paired_items,
     describe_avoided_tensors,
-    paired_items,
 )
 from fusetui.analysis.diff.items import NO_OP, WorkItems
 from fusetui.analysis.diff.model import (
@@ -24,16 +24,16 @@ from fusetui.analysis.diff.model import (
     Row,
     RowKind,
     RowShare,
-    row_of,
+    make_row,
 )
-from fusetui.analysis.diff.names import describe_differences, identity
-from fusetui.analysis.diff.noise import Noise, is_beyond_noise, noise_of
+from fusetui.analysis.diff.names import describe_differences, remove_run_numbers
+from fusetui.analysis.diff.noise import Noise, estimate_noise, is_beyond_noise
 from fusetui.analysis.diff.program_places import (
     OTHER,
     ProgramPlaces,
     choose_sort_of_all,
 )
-from fusetui.analysis.diff.statistics import mean, resolution
+from fusetui.analysis.diff.statistics import detect_tick_ns, mean
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import lazy_pattern
@@ -57,7 +57,7 @@ MIN_SHOWN_NOISE = 0.25
 least this share of A's."""
 
 
-def rows(
+def make_rows(
     a: WorkItems,
     b: WorkItems,
     groups: Sequence[WorkGroup],
@@ -113,7 +113,12 @@ def _find_context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Cont
     if any(b.is_compiled(item) for item in group.b):
         compiled_sides += "b"
 
-    program, members = (a, group.a) if group.a else (b, group.b)
+    if group.a:
+        program = a
+        members = group.a
+    else:
+        program = b
+        members = group.b
     first = members[0]
     is_repeated_block = group.title != ""
     if is_repeated_block:
@@ -202,7 +207,7 @@ def _make_row_of_group(
         op = group.title or _list_ops_of_group(a, b, group)
         why = _explain_several(a, b, group, kind)
         matched_as_whole = group.matched_as_whole
-    return row_of(
+    return make_row(
         kind=RowKind.MOVED if group.why == ELSEWHERE else kind,
         op=op,
         a=_add_up_items(a, group.a),
@@ -265,7 +270,11 @@ def _describe_renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     item_b = group.b[0]
     before = a.op_names[item_a]
     after = b.op_names[item_b]
-    if not before or not after or identity(stem(before)) == identity(stem(after)):
+    if (
+        not before
+        or not after
+        or remove_run_numbers(stem(before)) == remove_run_numbers(stem(after))
+    ):
         return ""
     is_name_of_work = before == a.names[item_a] and after == b.names[item_b]
     if is_name_of_work:
@@ -334,9 +343,9 @@ def _judge_groups(
     Returns:
         One kind per group.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     is_same_kernel = a.kernel_ids[items_a] == b.kernel_ids[items_b]
-    noise = noise_of(
+    noise = estimate_noise(
         a.samples[:, items_a[is_same_kernel]],
         b.samples[:, items_b[is_same_kernel]],
         same_steps=np.array_equal(a.same_work_steps, b.same_work_steps),
@@ -345,16 +354,17 @@ def _judge_groups(
         a, b, a.samples[:, items_a], b.samples[:, items_b], noise
     )
 
-    kinds_of_pairs = []
-    for kind, is_same in zip(kinds_by_time, is_same_kernel.tolist(), strict=True):
-        kinds_of_pairs.append(kind if is_same else RowKind.REPLACED)
+    # Each item is in one group, so the item of A tells which pair it is.
+    kind_of_item_a: dict[int, RowKind] = {}
+    for item_a, kind_by_time, is_same in zip(
+        items_a.tolist(), kinds_by_time, is_same_kernel.tolist(), strict=True
+    ):
+        kind_of_item_a[item_a] = kind_by_time if is_same else RowKind.REPLACED
 
-    # `paired_items` returns the pairs in the order of the groups.
-    remaining_kinds = iter(kinds_of_pairs)
-    kinds = []
+    kinds: list[RowKind] = []
     for group in groups:
         if _is_pair(group):
-            kinds.append(next(remaining_kinds))
+            kinds.append(kind_of_item_a[group.a[0]])
         else:
             kinds.append(_judge_group_of_several(a, b, group, noise))
     return kinds
@@ -402,7 +412,9 @@ def _is_other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
         return False
     names_a = [a.names[item] for item in group.a]
     names_b = [b.names[item] for item in group.b]
-    has_other_kernels = len({identity(name) for name in names_a + names_b}) > 1
+    has_other_kernels = (
+        len({remove_run_numbers(name) for name in names_a + names_b}) > 1
+    )
     is_one_product = _count_products(names_a) == 1 and _count_products(names_b) == 1
     return has_other_kernels and not is_one_product
 
@@ -439,7 +451,7 @@ def _judge_by_time(
         after: Times of B in ns, with the same columns.
         noise: The noise of the comparison.
     """
-    tick_ns = resolution(a.samples, b.samples)
+    tick_ns = detect_tick_ns(a.samples, b.samples)
     is_changed = is_beyond_noise(before, after, tick_ns, noise)
     is_faster = medians(after) < medians(before)
 
@@ -466,12 +478,15 @@ def _list_ops_of_group(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     They are the ops of A or of B, whichever has more kernels. If the group is matched
     as a whole and that trace knows none of its ops, they are those of the other one.
     """
-    is_of_a = len(group.a) >= len(group.b)
+    use_a = len(group.a) >= len(group.b)
     if group.matched_as_whole:
         has_op_in_a = any(a.op_id(item) != NO_OP for item in group.a)
         has_op_in_b = any(b.op_id(item) != NO_OP for item in group.b)
-        is_of_a = has_op_in_a if is_of_a else not has_op_in_b
-    return _list_ops(a, group.a) if is_of_a else _list_ops(b, group.b)
+        if use_a and not has_op_in_a:
+            use_a = False
+        elif not use_a and not has_op_in_b:
+            use_a = True
+    return _list_ops(a, group.a) if use_a else _list_ops(b, group.b)
 
 
 def _list_ops(items: WorkItems, members: Sequence[int]) -> str:

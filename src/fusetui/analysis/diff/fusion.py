@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
@@ -58,15 +58,15 @@ def group_by_name(alignment: Alignment, side: int) -> None:
     """
     all_fused_items: list[_FusedItem] = []
     claims: Claims = {}
-    claimed_items: set[int] = set()  # by any kernel
     for gap_index, gap in enumerate(alignment.gaps):
         fused_items = _find_fused_items(alignment, side, gap_index)
         unpaired_items = gap.unpaired(side)
         claims |= _divide_among_kernels(alignment, side, unpaired_items, fused_items)
         all_fused_items += fused_items
+
+    claimed_items: set[int] = set()  # by any kernel
     for items in claims.values():
         claimed_items.update(items)
-
     for fused in all_fused_items:
         nearby = _find_missing_ops_nearby(
             alignment, side, fused, claims[fused.item], claimed_items
@@ -101,6 +101,7 @@ def _group_if_enough(
         readable_names.add(_choose_most_readable(listed_names))
         if listed_names & fused_ops.core:
             has_core = True
+
     if len(claimed) >= fused_ops.min_kernels and has_core:
         why = fused_ops.describe(readable_names)
         alignment.group_with_one(
@@ -156,7 +157,7 @@ def _collect_ops_near(alignment: Alignment, side: int, gap_index: int) -> set[st
     """
     stems = alignment.items[side].stems
     ops: set[str] = set()
-    for gap in alignment.gaps_near(gap_index):
+    for gap in alignment.list_gaps_near(gap_index):
         for item in gap.unpaired(side)[:MAX_NAMED_ITEMS]:
             ops.add(stems[item])
     return ops
@@ -340,7 +341,7 @@ def _find_covered_ops(
     if not items.computes[item]:
         return frozenset()
     if not fused_ops.may_multiply:
-        work = work_class(items.op_names[item], items.names[item])
+        work = classify_work(items.op_names[item], items.names[item])
         if work in WORK_APART:
             return frozenset()
     return alignment.known_as(side, item) & fused_ops.names
@@ -376,7 +377,7 @@ def _find_missing_ops_nearby(
     for item in claimed:
         missing_ops -= _find_covered_ops(alignment, side, item, fused_ops)
 
-    nearby = []
+    nearby: list[int] = []
     for item in _list_nearest_unpaired_items(alignment, side, fused.gap_index):
         if item in claimed_items:
             continue

@@ -13,14 +13,14 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.sequences import Pair, Stretch, gaps
+from fusetui.analysis.diff.sequences import Pair, Stretch, iterate_gaps
 from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
@@ -89,11 +89,11 @@ class Alignment:
             self.pairs.append((lanes.a[i], lanes.b[j]))
 
         self.gaps: list[Gap] = []
-        whole = Stretch(first_a=0, last_a=len(lanes.a), first_b=0, last_b=len(lanes.b))
-        for between in gaps(lanes.pairs, whole):
+        whole = Stretch(first_a=0, stop_a=len(lanes.a), first_b=0, stop_b=len(lanes.b))
+        for between in iterate_gaps(lanes.pairs, whole):
             gap = Gap(
-                a=[*lanes.a[between.first_a : between.last_a]],
-                b=[*lanes.b[between.first_b : between.last_b]],
+                a=[*lanes.a[between.first_a : between.stop_a]],
+                b=[*lanes.b[between.first_b : between.stop_b]],
             )
             self.gaps.append(gap)
 
@@ -125,7 +125,7 @@ class Alignment:
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
         members = tuple(sorted(own_items))
-        of_a, of_b = as_a_and_b(side, members, (other_item,))
+        of_a, of_b = order_as_a_and_b(side, members, (other_item,))
         if not self._may_correspond(of_a, of_b):
             return
         self.add_group(
@@ -137,10 +137,14 @@ class Alignment:
         )
         other_side = 1 - side
         self.gaps[gap_index].unpaired(other_side).remove(other_item)
-        self.remove_from_gaps(side, set(members), self.gaps_near(gap_index))
+        self.remove_from_gaps(side, set(members), self.list_gaps_near(gap_index))
 
     def group_items(
-        self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
+        self,
+        of_a: Iterable[int],
+        of_b: Iterable[int],
+        why: str,
+        matched_as_whole: bool = False,
     ) -> None:
         """Group any number of items (kernels and copies) of A and of B.
 
@@ -152,7 +156,7 @@ class Alignment:
             of_a: Items of A without a counterpart, or of a pair that was taken apart.
             of_b: The same of B.
             why: The evidence, for the reader.
-            together: Whether it is unknown which item does the work of which.
+            matched_as_whole: Whether it is unknown which item does the work of which.
         """
         members_a = tuple(sorted(of_a))
         members_b = tuple(sorted(of_b))
@@ -171,11 +175,11 @@ class Alignment:
             a=members_a,
             b=members_b,
             why=why if has_counterpart else "",
-            matched_as_whole=together,
+            matched_as_whole=matched_as_whole,
         )
         self.groups.append(group)
 
-    def gaps_near(self, gap_index: int) -> list[Gap]:
+    def list_gaps_near(self, gap_index: int) -> list[Gap]:
         """Return the gap with this index, and the gaps around it.
 
         A gap lies between two pairs, and holds the items of A and of B there, which have
@@ -186,11 +190,11 @@ class Alignment:
         last = gap_index + MAX_GAPS_TO_FUSED_OP
         return self.gaps[first : last + 1]
 
-    def gaps_in(self, region: range) -> list[Gap]:
+    def list_gaps_in(self, region: range) -> list[Gap]:
         """Return the gaps of a region, which is a range of their indices."""
         return self.gaps[region.start : region.stop]
 
-    def pairs_inside(self, region: range) -> range:
+    def list_pairs_inside(self, region: range) -> range:
         """Return the indices of the pairs that lie between the gaps of a region.
 
         Args:
@@ -259,7 +263,7 @@ class Alignment:
             why: The evidence, for the reader.
             by_sort_or_position: Whether no name is evidence; see `WorkGroup`.
         """
-        of_a, of_b = as_a_and_b(side, own_items, (other_item,))
+        of_a, of_b = order_as_a_and_b(side, own_items, (other_item,))
         self.groups.append(
             WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_position=by_sort_or_position)
         )
@@ -303,15 +307,17 @@ class Alignment:
         They may not if one trace has main work (a product, convolution or attention)
         and the other has only kernels that help such work.
         """
-        roles_a = self._kernel_roles(0, of_a)
-        roles_b = self._kernel_roles(1, of_b)
+        roles_a = self._collect_kernel_roles(0, of_a)
+        roles_b = self._collect_kernel_roles(1, of_b)
         if _has_main_work(roles_a):
             return not _only_helps(roles_b)
         if _has_main_work(roles_b):
             return not _only_helps(roles_a)
         return True
 
-    def _kernel_roles(self, side: int, members: Iterable[int]) -> list[KernelRole]:
+    def _collect_kernel_roles(
+        self, side: int, members: Iterable[int]
+    ) -> list[KernelRole]:
         """Return the roles of the kernels of these items of a side."""
         names = self.items[side].names
         return [role_of_kernel(names[item]) for item in members]
@@ -332,8 +338,11 @@ def _only_helps(roles: Sequence[KernelRole]) -> bool:
     return all(role.is_helper or role.part == "elementwise" for role in roles)
 
 
-def as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
+def order_as_a_and_b(side: int, own: T, other: T) -> tuple[T, T]:
     """Put what one trace has and what the other has in the order (A, B).
+
+    >>> order_as_a_and_b(1, own="of B", other="of A")
+    ('of A', 'of B')
 
     Args:
         side: The trace that `own` is of: 0 for A, 1 for B.
@@ -348,23 +357,34 @@ def _make_unmatched_group(side: int, item: int) -> WorkGroup:
 
     `side` is the trace of the item: 0 for A, 1 for B.
     """
-    of_a, of_b = as_a_and_b(side, (item,), ())
+    of_a, of_b = order_as_a_and_b(side, (item,), ())
     return WorkGroup(a=of_a, b=of_b)
 
 
-def paired_items(groups: Iterable[WorkGroup]) -> Rows:
+class PairedItems(NamedTuple):
+    """Items in pairs: the n-th item of A and the n-th item of B are a pair."""
+
+    a: Rows
+    b: Rows
+
+
+def collect_paired_items(groups: Iterable[WorkGroup]) -> PairedItems:
     """Return the items of the groups that have one item of A and one of B.
 
     An item is the index of a kernel or copy of the representative step.
 
     Returns:
-        An array of shape [2, pairs]: the items of A, then those of B.
+        The pairs in the order of their groups; empty arrays if there are none.
     """
-    pairs = []
+    items_a: list[int] = []
+    items_b: list[int] = []
     for group in groups:
         if len(group.a) == 1 and len(group.b) == 1:
-            pairs.append((group.a[0], group.b[0]))
-    return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+            items_a.append(group.a[0])
+            items_b.append(group.b[0])
+    return PairedItems(
+        a=np.array(items_a, dtype=np.intp), b=np.array(items_b, dtype=np.intp)
+    )
 
 
 def replace_matched_groups(
@@ -445,7 +465,7 @@ def find_known_names(trace: Trace, op: int) -> frozenset[str]:
     return frozenset(known_names)
 
 
-def numel(items: WorkItems, item: int) -> int | None:
+def count_input_elements(items: WorkItems, item: int) -> int | None:
     """Return how many elements the first input tensor of an item's op has.
 
     The name is that of `torch.Tensor.numel`. Returns None if no shape was recorded.
@@ -489,7 +509,7 @@ def describe_avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
         example. "" unless the results of all members but the last are known.
     """
     # The result of the last one is written in any case.
-    *all_but_last, _ = sorted(members)
+    all_but_last = sorted(members)[:-1]
     passed_on: list[_Tensor] = []
     for member in all_but_last:
         result = _derive_result_of_op(items, member)

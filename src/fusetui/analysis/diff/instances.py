@@ -14,10 +14,15 @@ from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-from fusetui.analysis.diff.groups import Alignment, Gap, as_a_and_b
+from fusetui.analysis.diff.groups import Alignment, Gap, order_as_a_and_b
 from fusetui.analysis.diff.items import NO_OP, WorkItems
-from fusetui.analysis.diff.names import work_class
-from fusetui.analysis.diff.sequences import Pair, closest, is_feasible, longest_common
+from fusetui.analysis.diff.names import classify_work
+from fusetui.analysis.diff.sequences import (
+    Pair,
+    can_choose_closest_partners,
+    choose_closest_partners,
+    pair_longest_common,
+)
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import is_compiler
 
@@ -265,7 +270,7 @@ def group_with_reduction(alignment: Alignment, side: int) -> None:
             continue
         if _combines_parts(items.names[main], items.names[following]):
             alignment.pairs[pair_index] = None
-            of_a, of_b = as_a_and_b(side, [main, following], [pair[1 - side]])
+            of_a, of_b = order_as_a_and_b(side, [main, following], [pair[1 - side]])
             why = "plus the kernel that combines its partial results"
             alignment.group_items(of_a, of_b, why)
 
@@ -289,7 +294,7 @@ def _combines_parts(main: str, following: str) -> bool:
         main: The name of the main kernel.
         following: The name of the kernel after it.
     """
-    kind = work_class("", main)
+    kind = classify_work("", main)
     if kind in ("gemm", "conv"):
         return role_of_kernel(following).adds_up_parts
     return kind == "attention" and _ATTENTION_REDUCTION.search(following) is not None
@@ -300,17 +305,17 @@ class _PairRun(NamedTuple):
 
     exact_key: int
     first: int  # the index of the first pair
-    last: int  # the index after that of the last pair
+    stop: int  # the index after that of the last pair
 
     @property
     def gaps(self) -> slice:
         """The gaps before, between and after its pairs."""
-        return slice(self.first, self.last + 1)
+        return slice(self.first, self.stop + 1)
 
     @property
     def pairs(self) -> slice:
         """The pairs themselves."""
-        return slice(self.first, self.last)
+        return slice(self.first, self.stop)
 
 
 def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
@@ -320,13 +325,14 @@ def _find_runs_of_one_kernel(alignment: Alignment) -> Iterator[_PairRun]:
     is nothing to decide about them.
     """
     first = 0
-    for exact_key, run in groupby(_collect_keys_of_pairs(alignment)):
-        last = first + len(list(run))
-        gaps = alignment.gaps[first : last + 1]
-        has_unpaired_items = any(gap.a or gap.b for gap in gaps)
-        if exact_key is not None and has_unpaired_items:
-            yield _PairRun(exact_key=exact_key, first=first, last=last)
-        first = last
+    for exact_key, equal_keys in groupby(_collect_keys_of_pairs(alignment)):
+        stop = first + len(list(equal_keys))
+        if exact_key is not None:  # None: pairs of two different kernels or ops
+            run = _PairRun(exact_key=exact_key, first=first, stop=stop)
+            has_unpaired_items = any(gap.a or gap.b for gap in alignment.gaps[run.gaps])
+            if has_unpaired_items:
+                yield run
+        first = stop
 
 
 def _collect_keys_of_pairs(alignment: Alignment) -> list[int | None]:
@@ -391,22 +397,25 @@ def _pair_by_closest_times(
             partners_before.append(pair[side])
     candidates = sorted(partners_before + unpaired_items)
 
-    if not is_feasible(len(other_items), len(candidates)):
-        for pair_index in range(run.first, run.last):
+    is_fast = can_choose_closest_partners(
+        shorter_length=len(other_items), longer_length=len(candidates)
+    )
+    if not is_fast:
+        for pair_index in range(run.first, run.stop):
             alignment.pairs[pair_index] = None
-        of_a, of_b = as_a_and_b(side, candidates, other_items)
-        alignment.group_items(of_a, of_b, WHOLE_RUN, together=True)
+        of_a, of_b = order_as_a_and_b(side, candidates, other_items)
+        alignment.group_items(of_a, of_b, WHOLE_RUN, matched_as_whole=True)
         return
 
     other_features = alignment.items[other_side].features[other_items]
     candidate_features = alignment.items[side].features[candidates]
-    positions = closest(other_features, candidate_features)
+    positions = choose_closest_partners(other_features, candidate_features)
     partners = [candidates[position] for position in positions]
     if partners == partners_before:
         return
 
     alignment.pairs[run.pairs] = [
-        as_a_and_b(side, partner, other_item)
+        order_as_a_and_b(side, partner, other_item)
         for partner, other_item in zip(partners, other_items, strict=True)
     ]
     gaps_of_run = alignment.gaps[run.gaps]
@@ -501,7 +510,7 @@ def _link_calls_in_gap(alignment: Alignment, gap: Gap) -> Iterator[_LinkedCalls]
     ops_b = list(id_of_op_b)
     ids_a = list(id_of_op_a.values())
     ids_b = list(id_of_op_b.values())
-    for i, j in longest_common(ids_a, ids_b):
+    for i, j in pair_longest_common(ids_a, ids_b):
         yield _LinkedCalls(op_a=ops_a[i], op_b=ops_b[j], pair_index=None)
 
 
@@ -515,8 +524,8 @@ def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
     item_a, item_b = pair
     if a.op_id(item_a) == b.op_id(item_b):
         return True
-    kind_a = work_class(a.op_names[item_a], "")
-    kind_b = work_class(b.op_names[item_b], "")
+    kind_a = classify_work(a.op_names[item_a], "")
+    kind_b = classify_work(b.op_names[item_b], "")
     return kind_a != "" and kind_a == kind_b and b.op_id(item_b) != NO_OP
 
 

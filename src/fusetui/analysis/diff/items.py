@@ -16,8 +16,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.names import identity, work_class
-from fusetui.analysis.diff.statistics import mean, midmean, usual_steps
+from fusetui.analysis.diff.names import classify_work, remove_run_numbers
+from fusetui.analysis.diff.statistics import (
+    choose_steps_to_average,
+    compute_midmean,
+    mean,
+)
 from fusetui.analysis.diff.windows import TraceSteps
 from fusetui.analysis.diff.work import Work, measure_hidden_time
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -69,14 +73,14 @@ class Vocabulary:
         self._words = [""]
         self._id_of_word = {"": 0}
 
-    def id_of(self, word: str) -> int:
+    def get_or_add_id(self, word: str) -> int:
         """Return the id of a word. A new word gets the next id."""
         if word not in self._id_of_word:
             self._id_of_word[word] = len(self._words)
             self._words.append(word)
         return self._id_of_word[word]
 
-    def word_of_id(self, word_id: int) -> str:
+    def get_word(self, word_id: int) -> str:
         """Return the word that has this id."""
         return self._words[word_id]
 
@@ -127,7 +131,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.work.steps
 
     @cached_property
-    def ns(self) -> Int64s:
+    def mean_ns(self) -> Int64s:
         """The mean time (ns) of each kernel or copy over the usual steps.
 
         It is a mean and no median, so that the times of items add up to that of a step.
@@ -200,21 +204,21 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def mean_times(self) -> list[int]:
-        """`ns` as a list, for rules that look at single items."""
-        return [*self.ns.tolist()]
+        """`mean_ns` as a list, for rules that look at single items."""
+        return [*self.mean_ns.tolist()]
 
     @cached_property
     def compared_ns(self) -> Int64s:
         """The time by which several pieces of one kernel are told apart (ns).
 
-        It is the mean of the middle half of the compared steps. `ns` would not do: the
+        It is the mean of the middle half of the compared steps. `mean_ns` would not do: the
         usual steps of the two sides may differ, and work that did not change takes
         another time in other steps.
         """
         if not len(self.compared_steps):
             return medians(self.samples)
         is_compared = np.isin(self.same_work_steps, self.compared_steps)
-        return midmean(self.samples[is_compared])
+        return compute_midmean(self.samples[is_compared])
 
     @cached_property
     def compared_times(self) -> list[int]:
@@ -244,7 +248,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         median_ns: list[int] = medians(self.samples).tolist()
         return median_ns
 
-    def keys_of(self, pieces: slice) -> Int64s:
+    def make_keys_with_stream(self, pieces: slice) -> Int64s:
         """Return keys that are equal for the same kernel of one op on one stream.
 
         They are valid within this trace only, because streams are numbered per trace.
@@ -271,8 +275,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _names_of_rows(self, rows: Rows) -> list[str]:
         """Return the names of the slices in these rows; "" for NO_ROW."""
-        indices = _name_indices(self.trace, rows).tolist()
-        return [_name_or_empty(self.trace, index) for index in indices]
+        indices = _look_up_name_indices(self.trace, rows).tolist()
+        return [_get_name_or_empty(self.trace, index) for index in indices]
 
 
 class KnownNames(msgspec.Struct, frozen=True, eq=False):
@@ -286,7 +290,9 @@ class KnownNames(msgspec.Struct, frozen=True, eq=False):
     """The ids of kernels that are compared without regard to their ops."""
 
 
-def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
+def make_items(
+    work: Work, words: Vocabulary, known: KnownNames | None = None
+) -> WorkItems:
     """Make the items of a trace: the kernels and copies of its representative step.
 
     Of the steps that do the most common work, the representative one has the median
@@ -360,13 +366,13 @@ def _look_up_piece_ids(
 
     def word_of_op(name: str) -> str:
         # What torch.compile puts around a program is no op of the program.
-        word = "" if is_compiler(name) else identity(stem(name))
+        word = "" if is_compiler(name) else remove_run_numbers(stem(name))
         return known.names_on_other_side.get(word, word)
 
     trace = work.trace
     kernel_names = trace.name[work.row]
-    op_names = _name_indices(trace, work.op)
-    kernel_ids = _look_up_word_ids(trace, kernel_names, words, identity)
+    op_names = _look_up_name_indices(trace, work.op)
+    kernel_ids = _look_up_word_ids(trace, kernel_names, words, remove_run_numbers)
     op_ids = _look_up_word_ids(trace, op_names, words, word_of_op)
 
     is_without_op = np.isin(kernel_ids, known.kernels_without_op)
@@ -408,7 +414,7 @@ def choose_usual_steps(
 
     plain_a = _exclude_steps(compared_a, without, if_none_left=a.same_work_steps)
     plain_b = _exclude_steps(compared_b, without, if_none_left=b.same_work_steps)
-    usual = usual_steps(a.steps.dur, b.steps.dur, plain_a, plain_b)
+    usual = choose_steps_to_average(a.steps.dur, b.steps.dur, plain_a, plain_b)
     with_steps_a = msgspec.structs.replace(
         a,
         usual_steps=usual.a,
@@ -456,7 +462,7 @@ def _look_up_word_ids(
     id_of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for index in distinct(name_indices[name_indices != NO_NAME]).tolist():
         word = word_of_name(trace.names[index])
-        id_of_name[index] = words.id_of(word)
+        id_of_name[index] = words.get_or_add_id(word)
     return np.asarray(id_of_name[name_indices])
 
 
@@ -515,7 +521,7 @@ def _make_op_keys(
     """
     rows = work.row[pieces]
     role = work.trace.role[rows].astype(np.int64)
-    part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _name_part)
+    part = _look_up_word_ids(work.trace, work.trace.name[rows], words, _make_part_word)
 
     # A group has the kernels of one part under one call of an op.
     _, group = distinct_rows((work.op[pieces], role, part))
@@ -539,11 +545,11 @@ def _look_up_ids_of_rows(columns: Sequence[Int64s], words: Vocabulary) -> Int64s
     ids = []
     for row in first.tolist():
         numbers = [str(column[row]) for column in columns]
-        ids.append(words.id_of(f"row {' '.join(numbers)}"))
+        ids.append(words.get_or_add_id(f"row {' '.join(numbers)}"))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
-def _name_part(kernel: str) -> str:
+def _make_part_word(kernel: str) -> str:
     """Return the part of an op that a kernel does, as a word: `part main`.
 
     No name of an op has a space in it, so no op has the same word.
@@ -583,7 +589,9 @@ def _make_single_kernel_keys(work: Work, pieces: slice, op_ids: Int64s) -> Int64
     return np.where(has_key, op_and_role, 0)
 
 
-def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
+def iterate_enclosing_slices(
+    trace: Trace, rows: NDArray[np.integer]
+) -> Iterator[NDArray[np.integer]]:
     """Yield rows of slices, then the slices around them, up to the outermost.
 
     Args:
@@ -609,7 +617,7 @@ def find_outermost_ops(trace: Trace, ops: Rows) -> Rows:
     """
     is_program_name = trace.named(lambda name: not is_compiler(name))
     outermost_op = np.full(len(ops), NO_ROW, dtype=np.intp)
-    for row in ancestors(trace, ops):
+    for row in iterate_enclosing_slices(trace, ops):
         is_op = (row != NO_ROW) & (trace.source_role[row] == Role.OP)
         is_op &= is_program_name[trace.name[row]]
         # Slices come from the inside to the outside, so the last op found is outermost.
@@ -631,8 +639,10 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
     rows = work.row[pieces]
     kernel_name = trace.name[rows]
-    op_name = _name_indices(trace, work.op[pieces])
-    outer_op_name = _name_indices(trace, find_outermost_ops(trace, work.op[pieces]))
+    op_name = _look_up_name_indices(trace, work.op[pieces])
+    outer_op_name = _look_up_name_indices(
+        trace, find_outermost_ops(trace, work.op[pieces])
+    )
     computes = np.isin(trace.role[rows], (Role.KERNEL, Role.OP)).astype(np.int64)
 
     # Each distinct combination of names is looked at once.
@@ -641,26 +651,26 @@ def _make_class_keys(work: Work, pieces: slice, words: Vocabulary) -> Int64s:
     for piece in first.tolist():
         word = ""
         if computes[piece]:
-            word = _name_kind_of_work(
-                op=_name_or_empty(trace, int(op_name[piece])),
+            word = _describe_kind_of_work(
+                op=_get_name_or_empty(trace, int(op_name[piece])),
                 kernel=trace.names[kernel_name[piece]],
-                outer_op=_name_or_empty(trace, int(outer_op_name[piece])),
+                outer_op=_get_name_or_empty(trace, int(outer_op_name[piece])),
             )
-        ids.append(words.id_of(word))
+        ids.append(words.get_or_add_id(word))
     return np.array(ids, dtype=np.int64)[row_number]
 
 
-def _name_indices(trace: Trace, rows: Rows) -> Int64s:
+def _look_up_name_indices(trace: Trace, rows: Rows) -> Int64s:
     """Return the indices of the names of some slices; NO_NAME for NO_ROW."""
     return np.where(rows != NO_ROW, trace.name[rows], NO_NAME)
 
 
-def _name_or_empty(trace: Trace, name_index: int) -> str:
+def _get_name_or_empty(trace: Trace, name_index: int) -> str:
     """Return the name with this index; "" for NO_NAME."""
     return trace.names[name_index] if name_index != NO_NAME else ""
 
 
-def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
+def _describe_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
     """Return the kind of work of a kernel, such as `gemm` or `gemm of attention`.
 
     Returns "" if the names tell no kind.
@@ -671,6 +681,6 @@ def _name_kind_of_work(op: str, kernel: str, outer_op: str) -> str:
         outer_op: The name of the outermost op; attention there makes the kind one of
             attention.
     """
-    kind = work_class(op, kernel)
-    is_in_attention = outer_op != "" and work_class(outer_op, "") == "attention"
+    kind = classify_work(op, kernel)
+    is_in_attention = outer_op != "" and classify_work(outer_op, "") == "attention"
     return f"{kind} of attention" if kind and is_in_attention else kind

@@ -157,7 +157,7 @@ class RowShare(msgspec.Struct, frozen=True):
     hidden_ns: int = 0
 
 
-def row_of(
+def make_row(
     *,
     kind: RowKind,
     op: str,

@@ -33,13 +33,13 @@ _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE
 
 
 @cache
-def identity(name: str) -> str:
+def remove_run_numbers(name: str) -> str:
     """Return the name of a kernel without what changes from run to run.
 
     A compiler numbers its kernels, so the same program gets other numbers when it is
     compiled or profiled again.
 
-    >>> identity("triton_poi_fused_gelu_mul_3")
+    >>> remove_run_numbers("triton_poi_fused_gelu_mul_3")
     'triton_poi_fused_gelu_mul'
     """
     name = name.removesuffix(".kd")
@@ -49,10 +49,10 @@ def identity(name: str) -> str:
 
 
 @cache
-def dispatch_name(name: str) -> str:
+def make_dispatch_label(name: str) -> str:
     """Return the name of a CPU slice without numbers and hashes of torch.compile.
 
-    >>> dispatch_name("Torch-Compiled Region: 0/1")
+    >>> make_dispatch_label("Torch-Compiled Region: 0/1")
     'Torch-Compiled Region'
     """
     name = _COMPILED_REGION.sub(r"\1", name)
@@ -60,7 +60,7 @@ def dispatch_name(name: str) -> str:
 
 
 @cache
-def work_class(op: str, kernel: str) -> str:
+def classify_work(op: str, kernel: str) -> str:
     """Return the kind of work of a kernel, if two kernels can be paired by it.
 
     The op says the kind for products, convolutions and attention forward; otherwise the
@@ -73,9 +73,9 @@ def work_class(op: str, kernel: str) -> str:
     Returns:
         `gemm`, for example; "" where the kind says too little.
 
-    >>> work_class("aten::convolution_backward", "")
+    >>> classify_work("aten::convolution_backward", "")
     'conv backward'
-    >>> work_class("aten::add", "")
+    >>> classify_work("aten::add", "")
     ''
     """
     kind_by_kernel = _pairable_kind(role_of_kernel(kernel).kind)
@@ -128,7 +128,11 @@ def _pairable_kind(kind: str | None) -> str:
 
 
 def count_shared_start(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the common prefix of two sequences."""
+    """Return the length of the common prefix of two sequences.
+
+    >>> count_shared_start("abcd", "abxd")
+    2
+    """
     shorter_length = min(len(a), len(b))
     for index in range(shorter_length):
         if a[index] != b[index]:

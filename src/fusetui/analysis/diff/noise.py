@@ -3,7 +3,7 @@
 This is the specification, which benchmarks/diff_noise.py simulates by dealing the steps
 of one recording out to two sides:
 
-* A row is reported only if the two sides are far apart (`statistics.far_apart`) and the
+* A row is reported only if the two sides are far apart (`statistics.are_far_apart`) and the
   interval of B / A excludes 1. It is Student's interval, of the logarithms of its
   times.
 * Of all diffs of equal runs, only a share of FALSE_ALARM_PROBABILITY reports any row.
@@ -31,8 +31,8 @@ import numpy as np
 from fusetui.analysis.diff.statistics import (
     FLOOR_PERCENT,
     MIN_STEPS_FOR_CORRELATION,
-    far_apart,
-    widening_of,
+    are_far_apart,
+    compute_widening,
 )
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 from fusetui.trace.model.quantiles import lower_quantile, medians
@@ -76,19 +76,19 @@ class Noise(msgspec.Struct, frozen=True, eq=False):
 
     rows: int
     """How many rows are judged: the level is that of all together."""
-    longest: Floats = _NO_BOUNDS
+    class_bounds: Floats = _NO_BOUNDS
     """The logarithm of the time of the longest kernel of each class by length, but for
-    the last class; shape [classes - 1]."""
-    variance: Floats = _NO_VARIANCE
+    the last class; shape [classes - 1], ascending."""
+    usual_variance: Floats = _NO_VARIANCE
     """The usual variance of the logarithm of the times of a kernel from step to step;
     one per class."""
     paired: bool = False
-    """The n-th steps of both sides vary together: `variance` is of differences."""
-    min_change: float = math.inf
+    """The n-th steps of both sides vary together: `usual_variance` is of differences."""
+    min_log_change: float = math.inf
     """By how much the logarithm of a time has to change, with one step on each side."""
 
 
-def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
+def estimate_noise(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     """Estimate how much the times of kernels vary by chance, from unchanged kernels.
 
     Args:
@@ -105,15 +105,17 @@ def noise_of(a: Int64s, b: Int64s, *, same_steps: bool = False) -> Noise:
     log_a = _take_logs(a)
     log_b = _take_logs(b)
     separate = _measure_variation(log_a, log_b, paired=False)
-    if not separate.freedom:  # one step on each side
+    if not separate.degrees_of_freedom:  # one step on each side
         return Noise(
-            rows=rows, min_change=_compute_min_change_of_one_step(log_a, log_b)
+            rows=rows, min_log_change=_compute_min_change_of_one_step(log_a, log_b)
         )
 
-    variance = separate.squares / separate.freedom
+    variance = separate.sum_of_squares / separate.degrees_of_freedom
     if same_steps and len(a) == len(b):
         differences = _measure_variation(log_a, log_b, paired=True)
-        variance_of_differences = differences.squares / differences.freedom
+        variance_of_differences = (
+            differences.sum_of_squares / differences.degrees_of_freedom
+        )
         # Differences of two independent sides would have twice the variance.
         expected_if_independent = 2 * variance.sum()
         actual = variance_of_differences.sum()
@@ -160,22 +162,22 @@ def _estimate_noise_by_length(
         paired: Whether the variance is that of differences between the n-th steps of A
             and B.
     """
-    length = np.median(log_a, axis=0)  # the logarithm of the time of each kernel
-    full_classes = len(length) // MIN_KERNELS_OF_CLASS
+    log_length = np.median(log_a, axis=0)  # of the time of each kernel
+    full_classes = len(log_length) // MIN_KERNELS_OF_CLASS
     classes = max(1, min(MAX_CLASSES, full_classes))
-    shortest_first = np.argsort(length, kind="stable")
+    shortest_first = np.argsort(log_length, kind="stable")
 
     longest_of_class = []
     usual_variance_of_class = []
     for kernels in np.array_split(shortest_first, classes):
-        longest_of_class.append(length[kernels[-1]])
+        longest_of_class.append(log_length[kernels[-1]])
         usual_variance_of_class.append(
             lower_quantile(variance[kernels], SHARE_OF_PIECES)
         )
     return Noise(
-        rows=len(length),
-        longest=np.array(longest_of_class[:-1]),  # the last class has no upper bound
-        variance=np.array(usual_variance_of_class),
+        rows=len(log_length),
+        class_bounds=np.array(longest_of_class[:-1]),  # the last class has no bound
+        usual_variance=np.array(usual_variance_of_class),
         paired=paired,
     )
 
@@ -193,12 +195,12 @@ def is_beyond_noise(
             columns.
     """
     paired = noise is not None and noise.paired
-    is_changed = far_apart(a, b, resolution_ns, paired=paired)
+    is_changed = are_far_apart(a, b, resolution_ns, paired=paired)
     if not is_changed.any():
         return is_changed
 
     if noise is None:
-        noise = noise_of(a, b)
+        noise = estimate_noise(a, b)
     # Only columns that are clearly different are worth an interval.
     columns = np.flatnonzero(is_changed)
     is_changed[columns] = _does_interval_exclude_one(
@@ -233,8 +235,8 @@ def _does_interval_exclude_one(
         change = np.median(log_b, axis=0) - np.median(log_a, axis=0)
 
     variation = _measure_variation(log_a, log_b, paired=noise.paired)
-    if not variation.freedom:  # one step on each side
-        return np.abs(change) > noise.min_change
+    if not variation.degrees_of_freedom:  # one step on each side
+        return np.abs(change) > noise.min_log_change
 
     variance = _average_with_usual_variance(log_a, variation, noise)
     # A difference has the rounding of both times. Of separate times, each has its own,
@@ -242,14 +244,18 @@ def _does_interval_exclude_one(
     rounding_variance = _compute_rounding_variance(a, b, tick_ns)
     variance += rounding_variance if noise.paired else rounding_variance / 2
 
-    standard_error = np.sqrt(variance * variation.of_change)
+    standard_error = np.sqrt(variance * variation.change_factor)
     level_of_column = FALSE_ALARM_PROBABILITY / noise.rows
-    margin = student_point(PRIOR_STEPS + variation.freedom, level_of_column)
+    margin = compute_student_point(
+        PRIOR_STEPS + variation.degrees_of_freedom, level_of_column
+    )
     margin_of_column = margin * standard_error
     excludes = np.abs(change) > margin_of_column
     if max(len(log_a), len(log_b)) < MIN_STEPS_FOR_CORRELATION:
         return excludes
-    return _do_wider_intervals_exclude_one(change, margin_of_column, excludes, samples)
+    return _do_wider_intervals_exclude_one(
+        change=change, margin=margin_of_column, excludes=excludes, samples=samples
+    )
 
 
 def _average_with_usual_variance(
@@ -265,15 +271,16 @@ def _average_with_usual_variance(
         variation: How much the samples of each column vary.
         noise: The usual variance of kernels by their length.
     """
-    length = np.median(log_a, axis=0)
-    classes_of_shorter_kernels = count_below(noise.longest, length)
-    usual_variance = noise.variance[classes_of_shorter_kernels]
-    squares = PRIOR_STEPS * usual_variance + variation.squares
-    return np.asarray(squares / (PRIOR_STEPS + variation.freedom))
+    log_length = np.median(log_a, axis=0)
+    # A kernel is in class n if n classes have shorter kernels only.
+    class_of_column = count_below(noise.class_bounds, log_length)
+    usual_variance = noise.usual_variance[class_of_column]
+    squares = PRIOR_STEPS * usual_variance + variation.sum_of_squares
+    return np.asarray(squares / (PRIOR_STEPS + variation.degrees_of_freedom))
 
 
 def _do_wider_intervals_exclude_one(
-    change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
+    *, change: Floats, margin: Floats, excludes: Flags, samples: Sequence[Floats]
 ) -> Flags:
     """Return which intervals still exclude 1 when correlated steps widen them.
 
@@ -286,7 +293,7 @@ def _do_wider_intervals_exclude_one(
     """
     still_excludes = excludes.copy()
     for column in np.flatnonzero(excludes).tolist():
-        widening = max(widening_of(sample[:, column]) for sample in samples)
+        widening = max(compute_widening(sample[:, column]) for sample in samples)
         still_excludes[column] = abs(change[column]) > margin[column] * widening
     return still_excludes
 
@@ -307,9 +314,10 @@ def _compute_rounding_variance(a: Int64s, b: Int64s, tick_ns: int) -> Floats:
 class _Variation(msgspec.Struct, frozen=True, eq=False):
     """How much samples vary within each side, or how much their differences vary."""
 
-    squares: Floats  # the sum of squares around the means, one per column
-    freedom: int  # degrees of freedom
-    of_change: float  # the variance of the change for a variance of 1
+    sum_of_squares: Floats  # around the means, one per column
+    degrees_of_freedom: int  # 0 with one step on each side
+    # The variance of the change from A to B is that of one sample times this factor.
+    change_factor: float
 
 
 def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variation:
@@ -321,16 +329,20 @@ def _measure_variation(log_a: Floats, log_b: Floats, *, paired: bool) -> _Variat
         paired: Whether to measure the differences of the n-th steps instead of the
             samples of each trace.
     """
-    samples = [log_b - log_a] if paired else [log_a, log_b]
-    squares = np.zeros(log_a.shape[1])
-    freedom = 0
-    of_change = 0.0
-    for sample in samples:
-        deviations = sample - sample.mean(axis=0)
-        squares += (deviations**2).sum(axis=0)
-        freedom += len(sample) - 1  # the mean takes one degree of freedom
-        of_change += 1 / len(sample)
-    return _Variation(squares=squares, freedom=freedom, of_change=of_change)
+    samples_of_each = [log_b - log_a] if paired else [log_a, log_b]
+    sum_of_squares = np.zeros(log_a.shape[1])
+    degrees_of_freedom = 0
+    change_factor = 0.0
+    for samples in samples_of_each:
+        deviations = samples - samples.mean(axis=0)
+        sum_of_squares += (deviations**2).sum(axis=0)
+        degrees_of_freedom += len(samples) - 1  # the mean takes one of them
+        change_factor += 1 / len(samples)  # the variance of the mean of the samples
+    return _Variation(
+        sum_of_squares=sum_of_squares,
+        degrees_of_freedom=degrees_of_freedom,
+        change_factor=change_factor,
+    )
 
 
 def _take_logs(samples: Int64s) -> Floats:
@@ -339,13 +351,13 @@ def _take_logs(samples: Int64s) -> Floats:
 
 
 @cache
-def student_point(freedom: int, level: float) -> float:
+def compute_student_point(freedom: int, level: float) -> float:
     """Return the two-sided point of Student's t distribution for a significance level.
 
     A value lies farther from 0 than the point, in either direction, with the
     probability `level`. The point is found by bisection.
 
-        >>> round(student_point(10, 0.05), 3)
+        >>> round(compute_student_point(10, 0.05), 3)
         2.228
 
     Args:
@@ -354,19 +366,19 @@ def student_point(freedom: int, level: float) -> float:
     """
     low = 0.0
     high = 1.0
-    while _probability_outside(high, freedom) > level:
+    while _compute_probability_outside(high, freedom) > level:
         high *= 2
     # The point is between `low` and `high`; halve that interval again and again.
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if _probability_outside(middle, freedom) > level:
+        if _compute_probability_outside(middle, freedom) > level:
             low = middle
         else:
             high = middle
     return high
 
 
-def _probability_outside(t: float, freedom: int) -> float:
+def _compute_probability_outside(t: float, freedom: int) -> float:
     """Return the probability that Student's distribution lies more than t from 0.
 
     The sums are those of Abramowitz and Stegun, Handbook of Mathematical Functions:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fusetui.analysis.diff.common_work import CommonWork, measure_common_work
 from fusetui.analysis.diff.evidence import Evidence, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import MIN_STEPS_FOR_VERDICT, MIN_USUAL_STEPS
@@ -45,7 +45,7 @@ MIN_COMMON_SHARE = 0.5
 TORCH_VERSION_KEYS = ("torch_version", "pytorch_version")
 
 
-def notes(
+def write_notes(
     a: WorkItems,
     b: WorkItems,
     *,
@@ -225,7 +225,11 @@ def _read_runtime_version(trace: Trace) -> str:
 
 
 def _parse_whole_number(value: object) -> int:
-    """Return a number, or a string of digits, as a number; 0 for anything else."""
+    """Return a whole number, or a string of digits, as a number; else 0.
+
+    >>> _parse_whole_number("12040"), _parse_whole_number(12040), _parse_whole_number("x")
+    (12040, 12040, 0)
+    """
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else 0
 
@@ -357,7 +361,7 @@ def _describe_moves_to_graphs(
 
     There may be a note for each of the two directions.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     launches_a = _find_launches("A", a, items_a)
     launches_b = _find_launches("B", b, items_b)
     return [
@@ -439,8 +443,8 @@ def _find_longest_pairs_of_one_op(
         (index of an item of A, index of an item of B) of at most MAX_COMPARED_PAIRS
         pairs, the longest first.
     """
-    items_a, items_b = paired_items(groups)
-    total_ns = a.ns[items_a] + b.ns[items_b]
+    items_a, items_b = collect_paired_items(groups)
+    total_ns = a.mean_ns[items_a] + b.mean_ns[items_b]
     longest_first = np.argsort(-total_ns, kind="stable")
     sorted_a = items_a[longest_first].tolist()
     sorted_b = items_b[longest_first].tolist()

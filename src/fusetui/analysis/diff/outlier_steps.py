@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
+from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.outlier_work import collect_rows_by_step
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, detect_tick_ns
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
@@ -80,7 +80,12 @@ def find_single_step_outliers(
         return []
     if not _do_sides_vary_alike(a, b, groups, usual_on_both):
         return []
-    return [*_find_outlying_kernels(a, b, groups), *_find_outlying_idle_time(a, b)]
+
+    outliers = _find_outlying_kernels(a, b, groups)
+    idle_outlier = _find_outlying_idle_time(a, b)
+    if idle_outlier is not None:
+        outliers.append(idle_outlier)
+    return outliers
 
 
 def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
@@ -120,16 +125,28 @@ def join_divided_kernels(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> lis
 
 
 def _make_row_of_divided_kernel(first_part: Row, other_parts: Row) -> Row:
-    """Make the row of a kernel that one trace divides, from the rows of its parts."""
-    before = _add_shares(_share_of_a(first_part), _share_of_a(other_parts))
-    after = _add_shares(_share_of_b(first_part), _share_of_b(other_parts))
-    return row_of(
-        kind=RowKind.SPLIT if after.count > before.count else RowKind.FUSED,
+    """Make one row of a kernel that one trace divides, from the two rows of its parts.
+
+    Names, times, counts and rows of the trace are those of both rows together. The row
+    is SPLIT if B has more kernels than A, else FUSED. It is not part of the sum.
+    """
+    a_count = first_part.a_count + other_parts.a_count
+    b_count = first_part.b_count + other_parts.b_count
+    return Row(
+        kind=RowKind.SPLIT if b_count > a_count else RowKind.FUSED,
         op=first_part.op,
-        a=before,
-        b=after,
+        a=first_part.a + other_parts.a,
+        b=first_part.b + other_parts.b,
+        a_ns=first_part.a_ns + other_parts.a_ns,
+        b_ns=first_part.b_ns + other_parts.b_ns,
+        a_count=a_count,
+        b_count=b_count,
         why=f"{other_parts.why}: {IN_PARTS}",
         counts=False,
+        a_median_ns=first_part.a_median_ns + other_parts.a_median_ns,
+        b_median_ns=first_part.b_median_ns + other_parts.b_median_ns,
+        a_rows=first_part.a_rows + other_parts.a_rows,
+        b_rows=first_part.b_rows + other_parts.b_rows,
     )
 
 
@@ -147,60 +164,33 @@ def _are_parts_of_one_kernel(
         kernel: The row of a kernel that is faster or slower in one step.
         others: The row of work that A or B has in addition in one step.
     """
-    if others.b and not others.a:
+    if others.b and not others.a:  # B divides the kernel
         trace = b.trace
-        first_part = _share_of_b(kernel)
-        other_parts = _share_of_b(others)
         whole_ns = kernel.a_ns
-    elif others.a and not others.b:
+        first_part_ns = kernel.b_ns
+        first_part_rows = kernel.b_rows
+        other_rows = others.b_rows
+        other_count = others.b_count
+    elif others.a and not others.b:  # A divides it
         trace = a.trace
-        first_part = _share_of_a(kernel)
-        other_parts = _share_of_a(others)
         whole_ns = kernel.b_ns
+        first_part_ns = kernel.a_ns
+        first_part_rows = kernel.a_rows
+        other_rows = others.a_rows
+        other_count = others.a_count
     else:
         return False
 
-    rows = [*first_part.rows, *other_parts.rows]
+    rows = [*first_part_rows, *other_rows]
     # Work that is missing in the step has no rows of it.
-    if len(rows) != 1 + other_parts.count:
+    if len(rows) != 1 + other_count:
         return False
-    if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
+    ops_and_names = {(trace.op[row], trace.name[row]) for row in rows}
+    if len(ops_and_names) != 1:
         return False
-    parts_ns = [first_part.ns, *trace.dur[[*other_parts.rows]].tolist()]
-    return adds_up_to(parts_ns, whole_ns)
 
-
-def _share_of_a(row: Row) -> RowShare:
-    """Return what A has of a row, without the time hidden behind compute."""
-    return RowShare(
-        names=row.a,
-        ns=row.a_ns,
-        count=row.a_count,
-        median_ns=row.a_median_ns,
-        rows=row.a_rows,
-    )
-
-
-def _share_of_b(row: Row) -> RowShare:
-    """Return what B has of a row, without the time hidden behind compute."""
-    return RowShare(
-        names=row.b,
-        ns=row.b_ns,
-        count=row.b_count,
-        median_ns=row.b_median_ns,
-        rows=row.b_rows,
-    )
-
-
-def _add_shares(one: RowShare, other: RowShare) -> RowShare:
-    """Add up what one trace has of two rows, without the hidden time."""
-    return RowShare(
-        names=[*one.names, *other.names],
-        ns=one.ns + other.ns,
-        count=one.count + other.count,
-        median_ns=one.median_ns + other.median_ns,
-        rows=one.rows + other.rows,
-    )
+    other_parts_ns = trace.dur[[*other_rows]].tolist()
+    return adds_up_to([first_part_ns, *other_parts_ns], whole_ns)
 
 
 class _PairedTimes(msgspec.Struct, frozen=True, eq=False):
@@ -222,7 +212,7 @@ def _collect_paired_times(
 
     Where A or B lacks a kernel in a step, the median times stand for it on both.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     rows_a = collect_rows_by_step(a, b)[:, items_a]
     rows_b = collect_rows_by_step(b, a)[:, items_b]
     is_missing = (rows_a == NO_ROW) | (rows_b == NO_ROW)
@@ -250,13 +240,13 @@ def _find_outlying_kernels(
     Returns:
         At most MAX_KERNELS kernels, the farthest apart first.
     """
-    items_a, _ = paired_items(groups)
+    items_a, _ = collect_paired_items(groups)
     if not len(items_a):
         return []
 
     times = _collect_paired_times(a, b, groups)
     outliers = _find_outliers(times.before, times.after, times.is_missing)
-    tick_ns = resolution(a.samples, b.samples)
+    tick_ns = detect_tick_ns(a.samples, b.samples)
     min_distance_ns = _compute_min_distance(times.before, times.after, tick_ns)
     far_pairs = np.flatnonzero(outliers.apart_ns > min_distance_ns)
     farthest_first = far_pairs[np.argsort(-outliers.apart_ns[far_pairs], kind="stable")]
@@ -284,10 +274,10 @@ def _make_row_of_kernel(
     """
     item_a = int(times.items_a[pair])
     item_b = int(times.items_b[pair])
-    in_a = _share_of_item_in_step(a, item_a, int(times.rows_a[step, pair]))
-    in_b = _share_of_item_in_step(b, item_b, int(times.rows_b[step, pair]))
+    in_a = _describe_item_in_step(a, item_a, int(times.rows_a[step, pair]))
+    in_b = _describe_item_in_step(b, item_b, int(times.rows_b[step, pair]))
     where = f"{ONLY} {b.steps.labels[step]}"
-    return row_of(
+    return make_row(
         kind=RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER,
         op=a.op_names[item_a],
         a=in_a,
@@ -315,13 +305,15 @@ def _compute_min_distance(before: Int64s, after: Int64s, tick_ns: int) -> Int64s
     longest_ns = np.maximum(before, after).max(axis=0)
     floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
     # Of each kernel, leave out the step in which it is the farthest.
-    sorted_distances = np.sort(_distance_from_usual_change(before, after), axis=0)
+    sorted_distances = np.sort(
+        _measure_distance_from_usual_change(before, after), axis=0
+    )
     common_ns = int(np.percentile(sorted_distances[:-1], COMMON_PERCENTILE))
     min_ns = max(tick_ns, MIN_DISTANCE_RATIO * common_ns)
     return np.asarray(np.maximum(floor_ns, min_ns))
 
 
-def _share_of_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
+def _describe_item_in_step(items: WorkItems, item: int, row: int) -> RowShare:
     """Return the name, time and row of a kernel in one step.
 
     Args:
@@ -355,7 +347,7 @@ def _do_sides_vary_alike(
     Returns:
         False too if no kernels are paired.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     # `samples` has a row for each step that does the usual work of its trace.
     before = a.samples[np.isin(a.same_work_steps, steps)][:, items_a]
     after = b.samples[np.isin(b.same_work_steps, steps)][:, items_b]
@@ -380,7 +372,7 @@ def _measure_spread(samples: Int64s) -> float:
 class _Outliers(msgspec.Struct, frozen=True, eq=False):
     """The step of each column of samples in which the two sides are farthest apart."""
 
-    # How far beyond the usual change (`_distance_from_usual_change`) they are; 0 if the
+    # How far beyond the usual change (`_measure_distance_from_usual_change`) they are; 0 if the
     # step does not stand out.
     apart_ns: Int64s
     step: Rows
@@ -400,7 +392,9 @@ def _find_outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outlier
         is_unknown: Where a time is unknown and the usual time is in its place. No step
             stands out by that.
     """
-    apart_ns = np.where(is_unknown, 0, _distance_from_usual_change(before, after))
+    apart_ns = np.where(
+        is_unknown, 0, _measure_distance_from_usual_change(before, after)
+    )
     step = apart_ns.argmax(axis=0)
     sorted_apart_ns = np.sort(apart_ns, axis=0)
     farthest_ns = sorted_apart_ns[-1]
@@ -436,7 +430,7 @@ def _measure_range_in_steps(samples: Int64s, is_counted: Flags) -> Int64s:
     return np.asarray(np.ptp(counted, axis=0))
 
 
-def _distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
+def _measure_distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     """Return how far each time of B is from what its column usually changes to.
 
     The usual change of a column is the median difference of its steps (whole ns). Where
@@ -445,7 +439,7 @@ def _distance_from_usual_change(before: Int64s, after: Int64s) -> Int64s:
     takes more ns longer in a slow step.
 
         >>> before, after = np.array([[10], [10], [10]]), np.array([[10], [10], [90]])
-        >>> _distance_from_usual_change(before, after).tolist()
+        >>> _measure_distance_from_usual_change(before, after).tolist()
         [[0], [0], [80]]
 
     Args:
@@ -506,7 +500,7 @@ def _measure_idle_times(a: WorkItems, b: WorkItems) -> _IdleTimes:
     )
 
 
-def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
+def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> SingleStepOutlier | None:
     """Find the one step whose idle time in A and B is far apart, if there is one.
 
     Only steps that do the usual work in A or B are considered. The change has to be a
@@ -514,7 +508,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     does the usual work.
 
     Returns:
-        One outlier, or an empty list.
+        None if no step stands out by its idle time.
     """
     idle_times = _measure_idle_times(a, b)
     before = idle_times.before
@@ -531,7 +525,7 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
     min_ns = int(min_share * np.median(a.steps.dur))
     change_ns = abs(int(after[position] - before[position]))
     if min(apart_ns, change_ns) <= min_ns:
-        return []
+        return None
 
     step = int(idle_times.step[position])
     row = _make_row_of_idle_time(
@@ -539,12 +533,12 @@ def _find_outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutli
         b_ns=int(idle_times.after[position]),
         step_label=b.steps.labels[step],
     )
-    return [SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)]
+    return SingleStepOutlier(row=row, unusual_step=step if vary_alike else None)
 
 
 def _make_row_of_idle_time(*, a_ns: int, b_ns: int, step_label: str) -> Row:
     """Make the row of idle time that is longer or shorter in one step."""
-    return row_of(
+    return make_row(
         kind=RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
         op="idle",
         a=RowShare(names=("idle",), ns=a_ns),

@@ -14,17 +14,21 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import consecutive_runs
+from fusetui.analysis.diff.blocks import find_consecutive_runs
 from fusetui.analysis.diff.fusion import FusedOps, find_fused_ops
-from fusetui.analysis.diff.groups import WorkGroup, find_known_names, paired_items
+from fusetui.analysis.diff.groups import (
+    WorkGroup,
+    collect_paired_items,
+    find_known_names,
+)
 from fusetui.analysis.diff.instances import MAX_KERNELS_OF_OP
 from fusetui.analysis.diff.items import NO_OP, OP_SHIFT, WorkItems
-from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
+from fusetui.analysis.diff.model import Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.sequences import (
     are_similar_times,
-    closest,
-    is_feasible,
-    match,
+    can_choose_closest_partners,
+    choose_closest_partners,
+    pair_equal_numbers,
 )
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct
@@ -89,10 +93,14 @@ def _compare_unusual_step(
     work = items.work
     in_step = work.slice_of_step(step)
     in_usual_step = work.slice_of_step(items.representative_step)
-    kernels = _TimedKernels(keys=items.keys_of(in_step), ns=work.ns[in_step].tolist())
-    usual = _TimedKernels(keys=items.keys_of(in_usual_step), ns=expected_ns)
+    kernels = _TimedKernels(
+        keys=items.make_keys_with_stream(in_step), ns=work.ns[in_step].tolist()
+    )
+    usual = _TimedKernels(
+        keys=items.make_keys_with_stream(in_usual_step), ns=expected_ns
+    )
 
-    pairs = match(usual.keys, kernels.keys)
+    pairs = pair_equal_numbers(usual.keys, kernels.keys)
     paired_items_of_step = {item for item, _ in pairs}
     paired_kernels = {kernel for _, kernel in pairs}
     missing_items = _find_unpaired_kernels(usual, kernels, paired=paired_items_of_step)
@@ -219,8 +227,12 @@ def _find_unpaired_kernels(
         with_key = np.flatnonzero(own.keys == key).tolist()
         candidates = [kernel for kernel in with_key if kernel not in certain]
         partners = np.flatnonzero(other.keys == key).tolist()
-        has_fewer_partners = len(partners) < len(candidates)
-        if has_fewer_partners and is_feasible(len(partners), len(candidates)):
+        if len(partners) >= len(candidates):
+            continue  # times cannot tell which candidate has no partner
+        is_fast = can_choose_closest_partners(
+            shorter_length=len(partners), longer_length=len(candidates)
+        )
+        if is_fast:
             unpaired.difference_update(candidates)
             unpaired.update(_reject_closest(own, candidates, other, partners))
     return sorted(unpaired)
@@ -242,7 +254,7 @@ def _reject_closest(
     """
     partners_ns = [other.ns[kernel] for kernel in partners]
     candidates_ns = [own.ns[kernel] for kernel in candidates]
-    positions = closest(partners_ns, candidates_ns)
+    positions = choose_closest_partners(partners_ns, candidates_ns)
     with_partner = {candidates[position] for position in positions}
     return [kernel for kernel in candidates if kernel not in with_partner]
 
@@ -263,7 +275,7 @@ def _find_ambiguous_kernels(keys: Int64s, unpaired: list[int]) -> list[int]:
         unpaired: The indices of the kernels without a partner, ascending.
     """
     ambiguous: list[int] = []
-    for first, last in consecutive_runs(np.array(unpaired, dtype=np.intp)):
+    for first, last in find_consecutive_runs(np.array(unpaired, dtype=np.intp)):
         may_be_earlier = first > 0 and keys[first - 1] == keys[last]
         may_be_later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         if may_be_earlier or may_be_later:
@@ -298,7 +310,7 @@ class _Deviation(msgspec.Struct, frozen=True):
     exact_key: int
 
 
-def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
+def make_rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     """Make the rows of the work that single steps of a trace have or lack.
 
     The rows are not part of the sum that explains the change, because that sum is about
@@ -321,23 +333,44 @@ def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     keys_of_one_side = _find_one_sided_keys(a, b, groups)
     has_same_steps = len(a.steps) == len(b.steps)
 
-    def deviation_of(kernel: OutlierKernel) -> _Deviation:
-        return _Deviation(
-            step=kernel.step if has_same_steps else None,
-            is_missing=kernel.is_missing,
-            exact_key=replaced_key_in_a.get(kernel.exact_key, kernel.exact_key),
-        )
-
     kernels_a = _find_differing_kernels(a, b, without=keys_of_one_side)
     kernels_b = _find_differing_kernels(b, a, without=keys_of_one_side)
-    by_deviation_a = by_key(kernels_a, deviation_of)
-    by_deviation_b = by_key(kernels_b, deviation_of)
+    by_deviation_a = _group_by_deviation(
+        kernels_a, replaced_key_in_a, has_same_steps=has_same_steps
+    )
+    by_deviation_b = _group_by_deviation(
+        kernels_b, replaced_key_in_a, has_same_steps=has_same_steps
+    )
     surplus_of_a = _select_surplus(own=by_deviation_a, other=by_deviation_b)
     surplus_of_b = _select_surplus(own=by_deviation_b, other=by_deviation_a)
     return [
         *_make_rows_of_side(a, surplus_of_a, "A"),
         *_make_rows_of_side(b, surplus_of_b, "B"),
     ]
+
+
+def _group_by_deviation(
+    kernels: Kernels, replaced_key_in_a: dict[int, int], *, has_same_steps: bool
+) -> dict[_Deviation, list[OutlierKernel]]:
+    """Group extra and missing kernels by what has to agree for them to cancel out.
+
+    Args:
+        kernels: Kernels that single steps of a trace have or lack.
+        replaced_key_in_a: {exact key that only B has: key of what it replaces in A}.
+            Such a kernel counts as the one that it replaces.
+        has_same_steps: Whether the n-th steps of both traces belong together. If not,
+            the step does not have to agree.
+    """
+    kernels_by_deviation: defaultdict[_Deviation, list[OutlierKernel]]
+    kernels_by_deviation = defaultdict(list)
+    for kernel in kernels:
+        deviation = _Deviation(
+            step=kernel.step if has_same_steps else None,
+            is_missing=kernel.is_missing,
+            exact_key=replaced_key_in_a.get(kernel.exact_key, kernel.exact_key),
+        )
+        kernels_by_deviation[deviation].append(kernel)
+    return kernels_by_deviation
 
 
 def _select_surplus(
@@ -370,7 +403,7 @@ def _map_keys_to_replaced(
         {exact key that only B has: exact key in A}, without keys whose pairs replace
         different work of A.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     keys_before = a.exact_keys[items_a].tolist()
     keys_after = b.exact_keys[items_b].tolist()
     replaced_by_key: defaultdict[int, set[int]] = defaultdict(set)
@@ -380,8 +413,10 @@ def _map_keys_to_replaced(
     keys_of_a = set(a.exact_keys.tolist())
     key_in_a = {}
     for key_after, replaced_keys in replaced_by_key.items():
-        if len(replaced_keys) == 1 and key_after not in keys_of_a:
-            (key_in_a[key_after],) = replaced_keys
+        is_only_in_b = key_after not in keys_of_a
+        if is_only_in_b and len(replaced_keys) == 1:
+            (replaced_key,) = replaced_keys
+            key_in_a[key_after] = replaced_key
     return key_in_a
 
 
@@ -718,9 +753,9 @@ def _make_row_of_other_kernels(
         kind = RowKind.FUSED
     else:
         kind = RowKind.SPLIT
-    return row_of(
+    return make_row(
         kind=kind,
-        op=_op_name(items.trace, extra[0]),
+        op=_get_op_name(items.trace, extra[0]),
         a=a,
         b=b,
         why=_describe_step(items, extra[0], side),
@@ -756,9 +791,9 @@ def _make_row_of_kernels(
     if are_many:
         what = f"{plural(len(kernels), 'piece')} of work"
     else:
-        what = _op_name(items.trace, kernels[0])
+        what = _get_op_name(items.trace, kernels[0])
     where = _describe_step(items, kernels[0], side)
-    return row_of(
+    return make_row(
         kind=RowKind.ADDED if is_more_in_b else RowKind.REMOVED,
         op=what,
         a=share_of_a,
@@ -768,7 +803,7 @@ def _make_row_of_kernels(
     )
 
 
-def _op_name(trace: Trace, kernel: OutlierKernel) -> str:
+def _get_op_name(trace: Trace, kernel: OutlierKernel) -> str:
     """Return the name of the op of a kernel; "" when unknown."""
     op = int(trace.op[kernel.row])
     return trace.name_of(op) if op != NO_ROW else ""

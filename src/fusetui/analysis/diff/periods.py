@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import consecutive_runs
+from fusetui.analysis.diff.blocks import find_consecutive_runs
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.trace.model.arrays import NO_ROW, Flags
 
@@ -57,9 +57,9 @@ def find_launch_periods(
     call_of_item = trace.launch[work.row[work.slice_of_step(step)]]
 
     periods = []
-    for first, last in consecutive_runs(np.array(members, dtype=np.intp)):
+    for first, last in find_consecutive_runs(np.array(members, dtype=np.intp)):
         bounds = _choose_launch_bounds(items, first, last)
-        if bounds is None or bounds.last >= len(call_of_item):
+        if bounds is None:
             continue
         first_call = int(call_of_item[bounds.first])
         last_call = int(call_of_item[bounds.last])

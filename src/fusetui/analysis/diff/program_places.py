@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.items import WorkItems, ancestors
+from fusetui.analysis.diff.items import WorkItems, iterate_enclosing_slices
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.patterns import lazy_pattern
@@ -80,14 +80,14 @@ def choose_sort_of_all(sorts: Iterable[str]) -> str:
 
 
 @cache
-def sort_of_work(role: int, kernel: str, op: str) -> str:
+def find_sort_of_work(role: int, kernel: str, op: str) -> str:
     """Return the sort of work of a kernel.
 
     The name of the kernel tells it, else the op of PyTorch that launched it.
 
-    >>> sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
+    >>> find_sort_of_work(Role.KERNEL, "ampere_sgemm_128x64_tn", op="")
     'GEMM'
-    >>> sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
+    >>> find_sort_of_work(Role.KERNEL, "my_kernel", op="aten::mm")
     'GEMM'
 
     Args:
@@ -153,7 +153,7 @@ class ProgramPlaces:
         op = self.items.op_names[item]
         return self._is_inside_compiled_region[item] or op.startswith(_COMPILED_OPS)
 
-    def layout(self, item: int) -> str | None:
+    def find_layout(self, item: int) -> str | None:
         """Return the layout of the operands of a product, as `tn`.
 
         Returns None if the name of the kernel does not tell it.
@@ -169,7 +169,7 @@ def _find_sorts(items: WorkItems) -> list[str]:
     roles = items.trace.role[items.row].tolist()
     sorts = []
     for role, kernel, op in zip(roles, items.names, items.op_names, strict=True):
-        sorts.append(sort_of_work(role, kernel, op))
+        sorts.append(find_sort_of_work(role, kernel, op))
     return sorts
 
 
@@ -180,7 +180,7 @@ def _find_places(trace: Trace, calls: Int32s) -> list[str]:
     """
     modules = _find_innermost_around(trace, calls, Layer.PYTHON, is_module)
     annotations = _find_innermost_around(
-        trace, calls, Layer.ANNOTATIONS, _names_a_place
+        trace, calls, Layer.ANNOTATIONS, _is_place_annotation
     )
     places = []
     for row in np.where(modules != NO_ROW, modules, annotations).tolist():
@@ -226,7 +226,7 @@ def _is_optimizer(name: str) -> bool:
     return name.startswith("Optimizer.")
 
 
-def _names_a_place(name: str) -> bool:
+def _is_place_annotation(name: str) -> bool:
     """Return whether an annotation says where in the program it is.
 
     Annotations of steps, of modules and of torch.compile do not.
@@ -248,7 +248,7 @@ def _is_inside_slice_named(
     """
     has_wanted_name = items.trace.named(is_wanted)
     is_inside = np.zeros(len(items), dtype=np.bool_)
-    for row in ancestors(items.trace, rows):
+    for row in iterate_enclosing_slices(items.trace, rows):
         is_inside |= (row != NO_ROW) & has_wanted_name[items.trace.name[row]]
     return is_inside
 
@@ -272,8 +272,7 @@ def _find_innermost_around(
     is_track_of_layer = []
     for track in trace.tracks:
         is_track_of_layer.append(track.layer is layer and track.subrow == 0)
-    # The last flag makes it an array of flags where there are no tracks.
-    is_on_layer = np.array([*is_track_of_layer, False])[trace.track]
+    is_on_layer = np.array(is_track_of_layer, dtype=np.bool_)[trace.track]
 
     is_role_of_layer = np.array([LAYERS[role] is layer for role in Role])
     is_captured = trace.role == Role.CAPTURED

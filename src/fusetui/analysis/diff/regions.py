@@ -19,7 +19,10 @@ import numpy as np
 from fusetui.analysis.diff.groups import WorkGroup, replace_matched_groups
 from fusetui.analysis.diff.items import NO_OP
 from fusetui.analysis.diff.program_places import OTHER, ProgramPlaces
-from fusetui.analysis.diff.sequences import closest, is_feasible
+from fusetui.analysis.diff.sequences import (
+    can_choose_closest_partners,
+    choose_closest_partners,
+)
 from fusetui.trace.model.arrays import Floats
 
 T = TypeVar("T")
@@ -102,7 +105,11 @@ def group_by_region(
     Returns:
         The groups, with new ones in place of items without a counterpart.
     """
-    for region_of in (_region_by_place, _region_by_phase, _region_by_sort):
+    for region_of in (
+        _make_region_of_place,
+        _make_region_of_phase,
+        _make_region_of_sort,
+    ):
         unpaired = UnpairedItems(
             a=sorted(group.a[0] for group in groups if not group.b),
             b=sorted(group.b[0] for group in groups if not group.a),
@@ -116,7 +123,7 @@ def group_by_region(
     return groups
 
 
-def _region_by_place(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_place(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the place, phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
@@ -124,7 +131,7 @@ def _region_by_place(program: ProgramPlaces, item: int) -> _Region | None:
     return _Region(phase=program.phases[item], place=program.places[item], sort=sort)
 
 
-def _region_by_phase(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_phase(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the phase and sort of an item; None for work of no known sort."""
     sort = program.sorts[item]
     if sort == OTHER:
@@ -132,7 +139,7 @@ def _region_by_phase(program: ProgramPlaces, item: int) -> _Region | None:
     return _Region(phase=program.phases[item], place="", sort=sort)
 
 
-def _region_by_sort(program: ProgramPlaces, item: int) -> _Region | None:
+def _make_region_of_sort(program: ProgramPlaces, item: int) -> _Region | None:
     """Return the sort of an item alone; None for work of no known sort."""
     sort = program.sorts[item]
     return None if sort == OTHER else _Region(phase="", place="", sort=sort)
@@ -207,17 +214,20 @@ def _group_one_sort(
         groups += _group_main_work(a, b, items, sort, where)
 
     rest = items.without(groups)
-    for items_of_kernel in _divide_by_key(a, b, rest, _kernel_id).values():
+    for items_of_kernel in _divide_by_key(a, b, rest, _get_kernel_id).values():
         why = f"all unpaired runs of this kernel{where}"
-        groups += _make_one_group(items_of_kernel, why)
+        if items_of_kernel.are_on_both_sides:
+            groups.append(_make_one_group(items_of_kernel, why))
 
     if sort not in SORTS_OF_MOVES:
         rest = items.without(groups)
-        groups += _make_one_group(rest, f"all unpaired {sort} work{where}")
+        why = f"all unpaired {sort} work{where}"
+        if rest.are_on_both_sides:
+            groups.append(_make_one_group(rest, why))
     return groups
 
 
-def _kernel_id(program: ProgramPlaces, item: int) -> int:
+def _get_kernel_id(program: ProgramPlaces, item: int) -> int:
     """Return the id of the kernel of an item."""
     return program.items.kernel_id(item)
 
@@ -240,7 +250,7 @@ def _group_main_work(
     why = f"paired in order among the unpaired {sort} work{where}"
     groups = _pair_in_order(a, b, items, why)
     rest = items.without(groups)
-    items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.layout)
+    items_by_layout = _divide_by_key(a, b, rest, ProgramPlaces.find_layout)
     for layout, items_of_layout in items_by_layout.items():
         why = f"paired in order among the unpaired {sort} {layout} work{where}"
         pairs = _pair_in_order(a, b, items_of_layout, why)
@@ -248,25 +258,22 @@ def _group_main_work(
             groups += pairs
         elif items_of_layout.are_nearly_as_many:
             why = f"similar counts of unpaired {sort} {layout} work{where}"
-            groups += _make_one_group(items_of_layout, why)
+            groups.append(_make_one_group(items_of_layout, why))
     return groups
 
 
-def _make_one_group(items: UnpairedItems, why: str) -> list[WorkGroup]:
-    """Make one group of all items; no group if A or B has no items.
+def _make_one_group(items: UnpairedItems, why: str) -> WorkGroup:
+    """Make one group of all items, of which A and B have at least one each.
 
     `why` is the evidence, for the reader.
     """
-    if not items.are_on_both_sides:
-        return []
-    group = WorkGroup(
+    return WorkGroup(
         a=tuple(items.a),
         b=tuple(items.b),
         why=why,
         matched_as_whole=len(items.a) + len(items.b) > 2,
         by_sort_or_position=True,
     )
-    return [group]
 
 
 def _pair_in_order(
@@ -287,9 +294,11 @@ def _pair_in_order(
         differ by about the same factor: then the two orders differ
         (MAX_RATIO_OF_TIMES).
     """
-    fewer = min(len(items.a), len(items.b))
-    more = max(len(items.a), len(items.b))
-    if not items.are_nearly_as_many or not is_feasible(fewer, more):
+    is_fast = can_choose_closest_partners(
+        shorter_length=min(len(items.a), len(items.b)),
+        longer_length=max(len(items.a), len(items.b)),
+    )
+    if not items.are_nearly_as_many or not is_fast:
         return []
 
     times_a = _collect_times(a, items.a)
@@ -341,9 +350,9 @@ def _choose_positions_in_order(times_a: Floats, times_b: Floats) -> _PositionsIn
     all_of_a = list(range(len(ns_a)))
     all_of_b = list(range(len(ns_b)))
     if len(ns_a) > len(ns_b):
-        return _PositionsInOrder(a=closest(ns_b, ns_a), b=all_of_b)
+        return _PositionsInOrder(a=choose_closest_partners(ns_b, ns_a), b=all_of_b)
     if len(ns_b) > len(ns_a):
-        return _PositionsInOrder(a=all_of_a, b=closest(ns_a, ns_b))
+        return _PositionsInOrder(a=all_of_a, b=choose_closest_partners(ns_a, ns_b))
     return _PositionsInOrder(a=all_of_a, b=all_of_b)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fusetui.analysis.diff.dispatch import find_ops_without_work
 from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.names import dispatch_name
+from fusetui.analysis.diff.names import make_dispatch_label
 from fusetui.trace.model.arrays import NO_ROW, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -72,8 +72,8 @@ def pair_renamed_labels(
     only_in_b = labels_b - labels_a
     by_kernels: dict[str, str] = {}
     for op in renamed_work:
-        before = dispatch_name(op.before)
-        after = dispatch_name(op.after)
+        before = make_dispatch_label(op.before)
+        after = make_dispatch_label(op.after)
         if before in only_in_a and after in only_in_b:
             by_kernels[after] = before
 
@@ -131,7 +131,7 @@ def _collect_labels_of_ops(items: WorkItems) -> set[str]:
     """Return the labels of all ops of the trace, in its steps or not."""
     trace = items.trace
     name_indices = distinct(trace.name[trace.rows_of(Role.OP)]).tolist()
-    return {dispatch_name(trace.names[index]) for index in name_indices}
+    return {make_dispatch_label(trace.names[index]) for index in name_indices}
 
 
 def _find_places_by_label(items: WorkItems, labels: set[str]) -> PlacesByLabel:
@@ -184,7 +184,7 @@ def _add_places_of_thread(
     by_start = np.lexsort((ops, trace.start[ops]))
     for position in by_start.tolist():
         name = trace.name_of(int(ops[position]))
-        label = dispatch_name(name)
+        label = make_dispatch_label(name)
         is_wanted = label in labels and not is_compiler(name)
         if not is_wanted or not computes_nothing[position]:
             continue
@@ -192,7 +192,7 @@ def _add_places_of_thread(
             if len(places) == MAX_COMPARED_LABELS:
                 continue
             places[label] = Counter()
-        place = places_of_ops.place_of_op(position)
+        place = places_of_ops.describe_place_of_op(position)
         places[label][place] += 1
 
 
@@ -204,7 +204,7 @@ class _PlacesOfOps(msgspec.Struct, frozen=True, eq=False):
     ops_since_work: Rows
     ops_inside: Int64s
 
-    def place_of_op(self, position: int) -> Place:
+    def describe_place_of_op(self, position: int) -> Place:
         """Return where an op runs: between which kernels, and after how many ops.
 
         `position` is the index of the op.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from fusetui.analysis.diff.evidence import MIN_SHARED_KERNELS, RenamedOp
-from fusetui.analysis.diff.groups import WorkGroup, paired_items
+from fusetui.analysis.diff.groups import WorkGroup, collect_paired_items
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.names import remove_run_numbers
 from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -74,7 +74,7 @@ def find_renamed_ops(
         kernels = kernels_in_place[pair]
         is_known = pair.without_namespaces in known_pairs
         if not is_known and judge.launch_enough(pair, kernels):
-            renamed.append(judge.renamed_op(pair, kernels))
+            renamed.append(judge.make_renamed_op(pair, kernels))
     return tuple(renamed)
 
 
@@ -132,7 +132,7 @@ class _PairJudge:
             min_of_b = MIN_SHARED_KERNELS * self._kernels_of_b[pair.after]
         return kernels >= max(min_of_a, min_of_b)
 
-    def renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
+    def make_renamed_op(self, pair: _OpPair, kernels: int) -> RenamedOp:
         """Return the pair with the full names of its ops.
 
         Args:
@@ -161,9 +161,14 @@ def _count_kernels_of_op_pairs(
         moved: Whether to count kernels that moved to another position instead of those
             that stayed.
     """
+    counted_groups = []
+    for group in groups:
+        has_moved = group.why == ELSEWHERE
+        if has_moved == moved:
+            counted_groups.append(group)
+
     kernels_of_pair: Counter[_OpPair] = Counter()
-    counted_groups = [group for group in groups if (group.why == ELSEWHERE) == moved]
-    items_a, items_b = paired_items(counted_groups)
+    items_a, items_b = collect_paired_items(counted_groups)
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         is_same_kernel = a.kernel_id(item_a) == b.kernel_id(item_b)
         if not is_same_kernel or not a.computes[item_a]:
@@ -190,7 +195,7 @@ def _make_stable_name(name: str) -> str:
     'inductor::triton_poi_fused_gelu'
     """
     namespace, separator, _ = name.rpartition("::")
-    return f"{namespace}{separator}{identity(stem(name))}"
+    return f"{namespace}{separator}{remove_run_numbers(stem(name))}"
 
 
 def _remove_namespace(name: str) -> str:

@@ -18,9 +18,9 @@ from fusetui.analysis.diff.fusion import group_by_name
 from fusetui.analysis.diff.groups import (
     Alignment,
     WorkGroup,
-    as_a_and_b,
-    numel,
-    paired_items,
+    collect_paired_items,
+    count_input_elements,
+    order_as_a_and_b,
     replace_matched_groups,
 )
 from fusetui.analysis.diff.instances import (
@@ -32,7 +32,7 @@ from fusetui.analysis.diff.instances import (
 )
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 from fusetui.analysis.diff.sequences import are_similar_times
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import NO_ROW
@@ -150,7 +150,7 @@ def group_by_count(alignment: Alignment, side: int) -> None:
     own = alignment.items[side]
     other = alignment.items[1 - side]
     for region in _find_regions(alignment):
-        if not any(gap.unpaired(side) for gap in alignment.gaps_in(region)):
+        if not any(gap.unpaired(side) for gap in alignment.list_gaps_in(region)):
             continue
 
         own_items = _list_items_in_region(alignment, side, region)
@@ -183,11 +183,11 @@ def _list_items_in_region(alignment: Alignment, side: int, region: range) -> lis
         region: The indices of the gaps.
     """
     members = []
-    for pair_index in alignment.pairs_inside(region):
+    for pair_index in alignment.list_pairs_inside(region):
         pair = alignment.pairs[pair_index]
         if pair is not None:
             members.append(pair[side])
-    for gap in alignment.gaps_in(region):
+    for gap in alignment.list_gaps_in(region):
         members += gap.unpaired(side)
     return members
 
@@ -358,7 +358,7 @@ def _measure_slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> fl
 
     Only pairs of the same kernel under the same op count. Returns 1 if there are none.
     """
-    items_a, items_b = paired_items(groups)
+    items_a, items_b = collect_paired_items(groups)
     ratios = []
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
         is_same_work = a.exact_keys[item_a] == b.exact_keys[item_b]
@@ -416,11 +416,11 @@ def _may_do_work_of_all(
         own_items: Indices of several kernels of one op in `own`.
         other_item: The index of the only kernel of that op in `other`.
     """
-    elements_of_other = numel(other, other_item)
+    elements_of_other = count_input_elements(other, other_item)
     looked_up = own_items[:MAX_LOOKED_UP_SHAPES]
     elements_of_each = []
     for item in looked_up:
-        elements = numel(own, item)
+        elements = count_input_elements(own, item)
         if elements is not None:
             elements_of_each.append(elements)
 
@@ -459,10 +459,10 @@ def _group_many_with_one(
         region: The indices of the gaps (between pairs) that all of them are in or
             between.
     """
-    grouped_a, grouped_b = as_a_and_b(side, set(own_items), {other_item})
-    for pair_index in alignment.pairs_inside(region):
+    grouped_a, grouped_b = order_as_a_and_b(side, set(own_items), {other_item})
+    for pair_index in alignment.list_pairs_inside(region):
         alignment.take_apart(pair_index, grouped_a, grouped_b)
-    gaps = alignment.gaps_in(region)
+    gaps = alignment.list_gaps_in(region)
     alignment.remove_from_gaps(0, grouped_a, gaps)
     alignment.remove_from_gaps(1, grouped_b, gaps)
     op = alignment.items[side].op_names[own_items[0]] or "the same kernel"
@@ -532,8 +532,8 @@ def _may_correspond_by_position(
 
     (own_item,) = own_items
     own_op = own.op_names[own_item]
-    own_kind = work_class(own_op, own.names[own_item])
-    other_kind = work_class(other_op, other.names[other_item])
+    own_kind = classify_work(own_op, own.names[own_item])
+    other_kind = classify_work(other_op, other.names[other_item])
     if own_kind or other_kind:
         return own_kind == other_kind
     return not own_op or not other_op or stem(own_op) == stem(other_op)

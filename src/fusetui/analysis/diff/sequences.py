@@ -36,7 +36,8 @@ MAX_CUTS = 40
 """Stretches that are still too long after this many successive cuts stay unmatched."""
 
 MAX_CLOSEST_CELLS = 1 << 22
-"""Sequences that take more comparisons than this are not paired by `closest`."""
+"""Sequences that take more comparisons than this are not paired by
+`choose_closest_partners`."""
 
 MAX_APART_DIVISOR = 4
 """Two times are alike if they differ by at most the longer one divided by this."""
@@ -45,41 +46,41 @@ MAX_APART_DIVISOR = 4
 class Stretch(NamedTuple):
     """The positions of both sides that are still to be paired.
 
-    Each side has the positions from `first_*` up to, but without, `last_*`.
+    Each side has the positions from `first_*` up to, but without, `stop_*`.
     """
 
     first_a: int
-    last_a: int
+    stop_a: int
     first_b: int
-    last_b: int
+    stop_b: int
 
     @property
     def cells(self) -> int:
         """The size of the table that solves it; 0 when one side is empty."""
-        return (self.last_a - self.first_a) * (self.last_b - self.first_b)
+        return (self.stop_a - self.first_a) * (self.stop_b - self.first_b)
 
 
 class _Task(NamedTuple):
-    """A stretch that `match` has yet to pair."""
+    """A stretch that `pair_equal_numbers` has yet to pair."""
 
     stretch: Stretch
     cuts: int  # how many cuts at anchors led to this stretch
 
 
-def match(a: Int64s, b: Int64s) -> list[Pair]:
+def pair_equal_numbers(a: Int64s, b: Int64s) -> list[Pair]:
     """Pair equal numbers of two sequences, in order.
 
     The pairs are a longest common subsequence if the table of what remains after
     trimming is small enough (MAX_CELLS), else a long common subsequence.
 
-    >>> match(np.array([7, 8, 9]), np.array([8, 7, 9]))
+    >>> pair_equal_numbers(np.array([7, 8, 9]), np.array([8, 7, 9]))
     [(1, 0), (2, 2)]
 
     Returns:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
     """
     pairs: list[Pair] = []
-    whole = Stretch(first_a=0, last_a=len(a), first_b=0, last_b=len(b))
+    whole = Stretch(first_a=0, stop_a=len(a), first_b=0, stop_b=len(b))
     tasks = [_Task(stretch=whole, cuts=0)]
     while tasks:
         task = tasks.pop()
@@ -91,10 +92,10 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         if not stretch.cells:
             continue
 
-        part_of_a = a[stretch.first_a : stretch.last_a]
-        part_of_b = b[stretch.first_b : stretch.last_b]
+        part_of_a = a[stretch.first_a : stretch.stop_a]
+        part_of_b = b[stretch.first_b : stretch.stop_b]
         if stretch.cells <= MAX_CELLS:
-            common = longest_common(part_of_a.tolist(), part_of_b.tolist())
+            common = pair_longest_common(part_of_a.tolist(), part_of_b.tolist())
             pairs += _shift_to_whole(common, stretch)
         elif task.cuts < MAX_CUTS:
             anchors = _shift_to_whole(_choose_anchors(part_of_a, part_of_b), stretch)
@@ -120,7 +121,9 @@ def _list_tasks_between(
     if not anchors:
         return []
     return [
-        _Task(stretch=gap, cuts=cuts) for gap in gaps(anchors, stretch) if gap.cells
+        _Task(stretch=gap, cuts=cuts)
+        for gap in iterate_gaps(anchors, stretch)
+        if gap.cells
     ]
 
 
@@ -153,17 +156,17 @@ def _choose_anchors(a: Int64s, b: Int64s) -> list[Pair]:
     return max(by_windows, by_occurrence, key=len)
 
 
-def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
+def count_occurrences(values: Int64s, sequence: Int64s) -> Int64s:
     """Count how often each of the values occurs in a sequence.
 
-    >>> occurrences(np.array([7, 8]), np.array([7, 5, 7])).tolist()
+    >>> count_occurrences(np.array([7, 8]), np.array([7, 5, 7])).tolist()
     [2, 0]
     """
     ascending = np.sort(sequence)
     return count_until(ascending, values) - count_below(ascending, values)
 
 
-def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
+def iterate_gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     """Yield the stretches before, between and after pairs.
 
     A stretch is a range of positions in each of two sequences. There is one more than
@@ -176,18 +179,18 @@ def gaps(pairs: Iterable[Pair], stretch: Stretch) -> Iterator[Stretch]:
     first_a = stretch.first_a
     first_b = stretch.first_b
     for i, j in pairs:
-        yield Stretch(first_a=first_a, last_a=i, first_b=first_b, last_b=j)
+        yield Stretch(first_a=first_a, stop_a=i, first_b=first_b, stop_b=j)
         first_a = i + 1
         first_b = j + 1
     yield Stretch(
         first_a=first_a,
-        last_a=stretch.last_a,
+        stop_a=stretch.stop_a,
         first_b=first_b,
-        last_b=stretch.last_b,
+        stop_b=stretch.stop_b,
     )
 
 
-def longest_common(a: list[int], b: list[int]) -> list[Pair]:
+def pair_longest_common(a: list[int], b: list[int]) -> list[Pair]:
     """Return one longest common subsequence of two sequences.
 
     It takes time proportional to len(a) * len(b) / 64.
@@ -195,7 +198,7 @@ def longest_common(a: list[int], b: list[int]) -> list[Pair]:
     Returns:
         Pairs (i, j) with a[i] == b[j], ascending on both sides.
 
-    >>> longest_common([1, 2, 3], [2, 3, 1])
+    >>> pair_longest_common([1, 2, 3], [2, 3, 1])
     [(1, 0), (2, 1)]
     """
     return _trace_back(_compute_table_rows(a, b), len(a), len(b))
@@ -270,8 +273,8 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
         b: The other one.
         stretch: The range of positions in each of them that is looked at.
     """
-    part_of_a = a[stretch.first_a : stretch.last_a]
-    part_of_b = b[stretch.first_b : stretch.last_b]
+    part_of_a = a[stretch.first_a : stretch.stop_a]
+    part_of_b = b[stretch.first_b : stretch.stop_b]
     shorter_length = min(len(part_of_a), len(part_of_b))
     equal_at_begin = count_leading(
         part_of_a[:shorter_length] == part_of_b[:shorter_length]
@@ -284,9 +287,9 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
 
     rest = Stretch(
         first_a=stretch.first_a + equal_at_begin,
-        last_a=stretch.last_a - equal_at_end,
+        stop_a=stretch.stop_a - equal_at_end,
         first_b=stretch.first_b + equal_at_begin,
-        last_b=stretch.last_b - equal_at_end,
+        stop_b=stretch.stop_b - equal_at_end,
     )
     pairs: list[Pair] = []
     pairs += zip(
@@ -295,8 +298,8 @@ def _pair_equal_ends(a: Int64s, b: Int64s, stretch: Stretch) -> _Trimmed:
         strict=True,
     )
     pairs += zip(
-        range(rest.last_a, stretch.last_a),
-        range(rest.last_b, stretch.last_b),
+        range(rest.stop_a, stretch.stop_a),
+        range(rest.stop_b, stretch.stop_b),
         strict=True,
     )
     return _Trimmed(stretch=rest, pairs=pairs)
@@ -335,8 +338,11 @@ def _slide_windows_over(a: list[int], b: list[int]) -> list[Pair]:
         )
         pairs += [(begin_a + i, begin_b + j) for i, j in pairs_of_window]
 
-        last_i, last_j = pairs_of_window[-1] if pairs_of_window else (0, 0)
-        # Without pairs the windows would stay where they are.
+        last_i = 0
+        last_j = 0
+        if pairs_of_window:
+            last_i, last_j = pairs_of_window[-1]
+        # With no pairs, or only early ones, the windows would hardly move.
         skipped = max(1, WINDOW_NUMBERS // 4 - max(last_i, last_j))
         begin_a += last_i + skipped
         begin_b += last_j + skipped
@@ -350,7 +356,7 @@ def _pair_numbers_of_window(a: list[int], b: list[int], *, is_last: bool) -> lis
     after the windows may change the pairs near their end.
     """
     if is_last:
-        return longest_common(a, b)
+        return pair_longest_common(a, b)
     half = WINDOW_NUMBERS // 2
     return [(i, j) for i, j in _align_open_ended(a, b) if i < half and j < half]
 
@@ -516,20 +522,17 @@ def are_similar_times(a: float, b: float) -> bool:
     return MAX_APART_DIVISOR * abs(a - b) <= max(a, b)
 
 
-def is_feasible(shorter: int, longer: int) -> bool:
-    """Return whether choosing the closest partners takes little enough time.
+def can_choose_closest_partners(*, shorter_length: int, longer_length: int) -> bool:
+    """Return whether `choose_closest_partners` is fast enough for two sequences.
 
-    It takes at most MAX_CLOSEST_CELLS comparisons then.
-
-    Args:
-        shorter: The length of the shorter sequence.
-        longer: The length of the longer sequence, whose elements are the partners.
+    It is if it takes at most MAX_CLOSEST_CELLS comparisons. Each element of the shorter
+    sequence is compared with all partners that it may have.
     """
-    candidates = longer - shorter + 1
-    return shorter * candidates <= MAX_CLOSEST_CELLS
+    candidates_of_each = longer_length - shorter_length + 1
+    return shorter_length * candidates_of_each <= MAX_CLOSEST_CELLS
 
 
-def closest(
+def choose_closest_partners(
     shorter: Sequence[int] | Int64s, longer: Sequence[int] | Int64s
 ) -> list[int]:
     """Choose a partner in the longer sequence for each element of the shorter one.
@@ -543,7 +546,7 @@ def closest(
     Returns:
         For each element of the shorter sequence, the position of its partner.
 
-    >>> closest([10, 20], [9, 15, 21])
+    >>> choose_closest_partners([10, 20], [9, 15, 21])
     [0, 2]
     """
     surplus = len(longer) - len(shorter)

@@ -82,12 +82,12 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
         return np.asarray((self.low <= other.high) & (other.low <= self.high))
 
 
-def middle_half(samples: Int64s) -> MiddleHalf:
+def find_middle_half(samples: Int64s) -> MiddleHalf:
     """Return the range of the middle half of samples over the first axis.
 
     Of fewer than five samples, that is the range of all of them.
 
-    >>> middle_half(np.array([[1], [10], [11], [12], [900]]))
+    >>> find_middle_half(np.array([[1], [10], [11], [12], [900]]))
     MiddleHalf(low=array([10]), high=array([12]))
     """
     ordered = np.sort(samples, axis=0)
@@ -96,10 +96,10 @@ def middle_half(samples: Int64s) -> MiddleHalf:
     return MiddleHalf(low=ordered[left_out], high=ordered[last - left_out])
 
 
-def midmean(samples: Int64s) -> Int64s:
+def compute_midmean(samples: Int64s) -> Int64s:
     """Return the mean of the middle half of samples over the first axis, rounded.
 
-    >>> midmean(np.array([1, 10, 11, 12, 900])).tolist()
+    >>> compute_midmean(np.array([1, 10, 11, 12, 900])).tolist()
     11
     """
     ordered = np.sort(samples, axis=0)
@@ -107,7 +107,7 @@ def midmean(samples: Int64s) -> Int64s:
     return mean(ordered[left_out : len(samples) - left_out])
 
 
-def far_apart(
+def are_far_apart(
     a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
 ) -> Flags:
     """Return for each column whether the times of A and B are clearly different.
@@ -122,7 +122,7 @@ def far_apart(
     overlap.
 
     >>> a, b = np.array([[50_000], [51_000]]), np.array([[90_000], [91_000]])
-    >>> far_apart(a, b, resolution_ns=0).tolist(), far_apart(a, a, 0).tolist()
+    >>> are_far_apart(a, b, resolution_ns=0).tolist(), are_far_apart(a, a, 0).tolist()
     ([True], [False])
 
     Args:
@@ -137,7 +137,7 @@ def far_apart(
     floor_ns = np.maximum(share_ns, max(FLOOR_NS, resolution_ns))
 
     is_large = np.abs(median_b - median_a) > floor_ns
-    is_apart = ~middle_half(a).overlaps(middle_half(b))
+    is_apart = ~find_middle_half(a).overlaps(find_middle_half(b))
     is_far = is_large & is_apart
     if paired:
         changes_ns = b - a
@@ -148,7 +148,7 @@ def far_apart(
     return np.asarray(is_far)
 
 
-def resolution(*samples: Int64s) -> int:
+def detect_tick_ns(*samples: Int64s) -> int:
     """Return the tick of the clocks in ns: 1000, or 0 if it is finer.
 
     Args:
@@ -174,7 +174,7 @@ class Interval(msgspec.Struct, frozen=True):
     drift_b: float = 0.0
 
 
-def ratio_interval(a: Int64s, b: Int64s) -> Interval:
+def estimate_ratio_interval(a: Int64s, b: Int64s) -> Interval:
     """Estimate the ratio B / A of two separate runs, with its interval.
 
     The interval has all ratios that the rank test of Mann, Whitney and Wilcoxon does
@@ -204,12 +204,12 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     highest = float(ratios[-rejected])
 
     # Each end of the interval is moved away from its center, by the logarithm.
-    widening = max(widening_of(durations_a), widening_of(durations_b))
+    widening = max(compute_widening(durations_a), compute_widening(durations_b))
     low = center * (lowest / center) ** widening
     high = center * (highest / center) ** widening
 
-    drift_a = drift(durations_a)
-    drift_b = drift(durations_b)
+    drift_a = estimate_drift(durations_a)
+    drift_b = estimate_drift(durations_b)
     largest_drift = max(abs(drift_a), abs(drift_b))
     low *= max(0.0, 1 - largest_drift)
     high *= 1 + largest_drift
@@ -222,7 +222,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     )
 
 
-def paired_interval(a: Int64s, b: Int64s) -> Interval:
+def estimate_paired_interval(a: Int64s, b: Int64s) -> Interval:
     """Estimate the ratio B / A of steps that took turns, with its interval.
 
     The n-th step of A ran next to the n-th step of B, which is a *round*. The interval
@@ -238,11 +238,11 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
         a: Durations of the steps of A in order of time, in ns.
         b: Durations of the steps of B, equally many.
     """
-    drift_a = drift(a)
-    drift_b = drift(b)
+    drift_a = estimate_drift(a)
+    drift_b = estimate_drift(b)
     takes_time = (a > 0) & (b > 0)
     logs = np.log(b[takes_time] / a[takes_time])
-    rejected = rejected_rounds(len(logs))
+    rejected = count_rejected_rounds(len(logs))
     if not rejected:
         ratio = float(np.exp(np.median(logs))) if len(logs) else 1.0
         return Interval(ratio=ratio, drift_a=drift_a, drift_b=drift_b)
@@ -255,7 +255,7 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     lowest = float(means[rejected - 1])
     highest = float(means[-rejected])
 
-    widening = widening_of(logs)
+    widening = compute_widening(logs)
     low = center + (lowest - center) * widening
     high = center + (highest - center) * widening
     return Interval(
@@ -267,12 +267,12 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
     )
 
 
-def drift(durations: Int64s) -> float:
+def estimate_drift(durations: Int64s) -> float:
     """Estimate how much longer the last step took than the first.
 
     The slope is the median slope of all pairs of steps (Theil and Sen).
 
-    >>> drift(np.array([100, 101, 102, 103, 104, 105, 106, 107, 108, 109]))
+    >>> estimate_drift(np.array([100, 101, 102, 103, 104, 105, 106, 107, 108, 109]))
     0.0861244019138756
 
     Args:
@@ -302,14 +302,14 @@ def drift(durations: Int64s) -> float:
     return rise_ns / float(np.median(durations))
 
 
-def widening_of(samples: Int64s | Floats) -> float:
+def compute_widening(samples: Int64s | Floats) -> float:
     """Return the factor by which correlated steps widen an interval, at least 1.
 
     Intervals take steps for independent. Where slow steps follow slow ones, n steps are
     worth only n (1 - r) / (1 + r) independent ones; r is the correlation of successive
     ranks. The factor is 1 if r is negative or not significant.
 
-    >>> widening_of(np.array([5, 9] * 10)), round(widening_of(np.arange(20)), 2)
+    >>> compute_widening(np.array([5, 9] * 10)), round(compute_widening(np.arange(20)), 2)
     (1.0, 3.51)
 
     Args:
@@ -349,12 +349,12 @@ def _count_rejected_ratios(steps_a: int, steps_b: int) -> int:
 
 
 @cache
-def rejected_rounds(rounds: int) -> int:
+def count_rejected_rounds(rounds: int) -> int:
     """Return how many means of two rounds lie below the interval; as many lie above.
 
     Returns 0 for fewer than MIN_ROUNDS_FOR_VERDICT rounds.
 
-    >>> [rejected_rounds(rounds) for rounds in (5, 6, 10, 20)]
+    >>> [count_rejected_rounds(rounds) for rounds in (5, 6, 10, 20)]
     [0, 1, 9, 53]
     """
     if rounds > MAX_EXACT_ROUNDS:
@@ -420,7 +420,7 @@ class UsualSteps(msgspec.Struct, frozen=True, eq=False):
     b: Rows
 
 
-def usual_steps(
+def choose_steps_to_average(
     durations_a: Int64s, durations_b: Int64s, same_work_a: Rows, same_work_b: Rows
 ) -> UsualSteps:
     """Choose the steps of A and of B over which every figure is a mean.
@@ -441,19 +441,21 @@ def usual_steps(
     """
     a = _measure_distances(durations_a, same_work_a)
     b = _measure_distances(durations_b, same_work_b)
+
+    # Empty where no number of steps around the median has about the median as its mean.
     around_a = _choose_around_median([a], same_work_a)
     around_b = _choose_around_median([b], same_work_b)
 
     if len(durations_a) == len(durations_b):
         same_work_in_both = np.intersect1d(same_work_a, same_work_b)
         around_both = _choose_around_median([a, b], same_work_in_both)
-        is_enough = len(around_both) >= _min_usual_steps(same_work_in_both)
+        is_enough = len(around_both) >= _compute_min_usual_steps(same_work_in_both)
         if is_enough and 2 * len(around_both) > min(len(around_a), len(around_b)):
             return UsualSteps(a=around_both, b=around_both)
 
-    if len(around_a) < _min_usual_steps(same_work_a):
+    if len(around_a) < _compute_min_usual_steps(same_work_a):
         around_a = _choose_nearest_to_median(a, same_work_a)
-    if len(around_b) < _min_usual_steps(same_work_b):
+    if len(around_b) < _compute_min_usual_steps(same_work_b):
         around_b = _choose_nearest_to_median(b, same_work_b)
     return UsualSteps(a=around_a, b=around_b)
 
@@ -471,12 +473,12 @@ def _measure_distances(durations: Int64s, same_work: Rows) -> _StepDistances:
 
     `same_work` has the indices of these steps, and `durations` has all steps in ns.
     """
-    median_ns = median_of_usual_work(durations, same_work)
+    median_ns = compute_median_of_usual_work(durations, same_work)
     distance = np.abs(durations - median_ns) / max(median_ns, 1.0)
     return _StepDistances(durations=durations, median_ns=median_ns, distance=distance)
 
 
-def median_of_usual_work(durations: Int64s, same_work: Rows) -> float:
+def compute_median_of_usual_work(durations: Int64s, same_work: Rows) -> float:
     """Return the median duration of the steps that do the usual work.
 
     If these are at most half of all steps, it is the median of all steps. Without steps
@@ -491,7 +493,7 @@ def median_of_usual_work(durations: Int64s, same_work: Rows) -> float:
     return float(np.median(counted)) if len(counted) else 0.0
 
 
-def _min_usual_steps(candidates: Rows) -> int:
+def _compute_min_usual_steps(candidates: Rows) -> int:
     """Return over how many of some steps a mean has to be taken, at least.
 
     That is MIN_USUAL_STEPS of MIN_STEPS_FOR_VERDICT or more, one of fewer, and 0 of
@@ -537,7 +539,7 @@ def _choose_nearest_to_median(side: _StepDistances, candidates: Rows) -> Rows:
 
     Steps are taken in the order of their distance from the median, as long as that
     brings the mean nearer. Of 98, 100, 101 and 140 ns, with a median of 100 ns, these
-    are the first three (mean 99.7). At least `_min_usual_steps` are chosen.
+    are the first three (mean 99.7). At least `_compute_min_usual_steps` are chosen.
 
     Args:
         side: The durations of the steps of a trace, and their distances from the
@@ -554,6 +556,6 @@ def _choose_nearest_to_median(side: _StepDistances, candidates: Rows) -> Rows:
     off_ns = np.abs(means - side.median_ns)
 
     # Too few steps are no choice, however near their mean is.
-    off_ns[numbers_of_steps < _min_usual_steps(candidates)] = np.inf
+    off_ns[numbers_of_steps < _compute_min_usual_steps(candidates)] = np.inf
     best_number = numbers_of_steps[off_ns.argmin()]
     return np.sort(nearest_first[:best_number])

@@ -91,8 +91,8 @@ def add_summary(diff: Diff) -> Diff:
     return msgspec.structs.replace(
         diff,
         story=_write_story(diff),
-        by_work=_add_up_subtotals(diff, _key_by_work),
-        by_place=_add_up_subtotals(diff, _key_by_place),
+        by_work=_add_up_subtotals(diff, _make_key_of_work),
+        by_place=_add_up_subtotals(diff, _make_key_of_place),
     )
 
 
@@ -171,15 +171,16 @@ def _choose_named_terms(diff: Diff) -> list[_Term]:
     terms = [term for term in _collect_terms(diff) if term.ns]
     terms.sort(key=lambda term: -abs(term.ns))
 
-    named = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
+    chosen = [term for term in terms[:MAX_TERMS] if abs(term.ns) > min_ns]
     # A sentence that names only what goes the other way would explain nothing.
     reasons = [term for term in terms if term.ns * change_ns > 0]
-    if reasons and reasons[0] not in named:
-        named.insert(0, reasons[0])
-    rest_ns = change_ns - sum(term.ns for term in named)
-    if abs(rest_ns) > min_ns and named:
-        named.append(_Term(ns=rest_ns, what="everything else"))
-    return named
+    if reasons and reasons[0] not in chosen:
+        chosen.insert(0, reasons[0])
+
+    rest_ns = change_ns - sum(term.ns for term in chosen)
+    if abs(rest_ns) > min_ns and chosen:
+        chosen.append(_Term(ns=rest_ns, what="everything else"))
+    return chosen
 
 
 def _compute_min_term_ns(diff: Diff) -> float:
@@ -228,7 +229,7 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     """
     counted = [row for row in diff.rows if row.counts]
     terms = []
-    for key, rows in by_key(counted, _key_of_term).items():
+    for key, rows in by_key(counted, _make_term_key).items():
         for rows_of_direction in _split_by_direction(key.work, rows):
             what = _describe_term(key, rows_of_direction)
             terms.append(_Term(ns=_sum_changes(rows_of_direction), what=what))
@@ -247,7 +248,7 @@ def _collect_terms(diff: Diff) -> list[_Term]:
     return terms
 
 
-def _key_of_term(row: Row) -> _TermKey:
+def _make_term_key(row: Row) -> _TermKey:
     """Return what the rows of one term of the change have in common."""
     return _TermKey(
         work=_find_sort_of_row(row), phase=row.phase, is_compiled="b" in row.compiled
@@ -482,12 +483,12 @@ class _SubtotalKey(msgspec.Struct, frozen=True):
     phase: str
 
 
-def _key_by_work(row: Row) -> _SubtotalKey:
+def _make_key_of_work(row: Row) -> _SubtotalKey:
     """Return the key of a row by its sort of work."""
     return _SubtotalKey(name=_find_sort_of_row(row), phase="")
 
 
-def _key_by_place(row: Row) -> _SubtotalKey:
+def _make_key_of_place(row: Row) -> _SubtotalKey:
     """Return the key of a row by its place, with stars for numbers, and its phase."""
     return _SubtotalKey(name=_NUMBER.sub("*", row.where), phase=row.phase)
 

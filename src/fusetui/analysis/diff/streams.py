@@ -75,16 +75,24 @@ def merge_shared_streams(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     """
     kernels_by_lane = _count_kernels_by_lane(0, a) | _count_kernels_by_lane(1, b)
     partners = _LanePartners(kernels_by_lane)
-    candidates = partners.lanes_of_both_sides()
+    candidates = partners.list_lane_pairs()
     while candidates:
         # Of equals, the first pair. The count changes as kernels are matched.
-        pair = max(candidates, key=partners.common_kernels)
+        pair = max(candidates, key=partners.count_common_kernels)
         candidates.remove(pair)
-        if partners.common_kernels(pair) >= partners.min_common_kernels(pair):
+        if partners.count_common_kernels(pair) >= partners.compute_min_common_kernels(
+            pair
+        ):
             partners.join(pair)
 
-    merged_a = [_select_lanes_of_side(0, lanes) for lanes in partners.of_lane.values()]
-    merged_b = [_select_lanes_of_side(1, lanes) for lanes in partners.of_lane.values()]
+    # Partners have the same set, so it occurs once for each of them. Merging streams a
+    # second time changes nothing.
+    merged_a = [
+        _select_lanes_of_side(0, lanes) for lanes in partners.partners_of_lane.values()
+    ]
+    merged_b = [
+        _select_lanes_of_side(1, lanes) for lanes in partners.partners_of_lane.values()
+    ]
     return _merge_lanes(a.work, merged_a), _merge_lanes(b.work, merged_b)
 
 
@@ -104,32 +112,35 @@ class _LanePartners:
         Args:
             kernels: How often each lane runs each kernel. It is changed.
         """
-        self.of_lane = {lane: {lane} for lane in kernels}
+        self.partners_of_lane = {lane: {lane} for lane in kernels}
         """The partners of each lane, itself among them. Partners have the same set."""
         self._unmatched = kernels
         self._sizes = {lane: counts.total() for lane, counts in kernels.items()}
 
-    def lanes_of_both_sides(self) -> list[_LanePair]:
+    def list_lane_pairs(self) -> list[_LanePair]:
         """List all pairs of a lane of A and a lane of B, in their order."""
-        lanes_of_a = sorted(lane for lane in self.of_lane if lane.side == 0)
-        lanes_of_b = sorted(lane for lane in self.of_lane if lane.side == 1)
+        lanes_of_a = sorted(lane for lane in self.partners_of_lane if lane.side == 0)
+        lanes_of_b = sorted(lane for lane in self.partners_of_lane if lane.side == 1)
         pairs = []
         for lane_a in lanes_of_a:
             for lane_b in lanes_of_b:
                 pairs.append(_LanePair(a=lane_a, b=lane_b))
         return pairs
 
-    def common_kernels(self, pair: _LanePair) -> int:
+    def count_common_kernels(self, pair: _LanePair) -> int:
         """Count the unmatched kernels that two lanes (streams) have in common."""
         return (self._unmatched[pair.a] & self._unmatched[pair.b]).total()
 
-    def min_common_kernels(self, pair: _LanePair) -> float:
+    def compute_min_common_kernels(self, pair: _LanePair) -> float:
         """Return how many kernels two lanes must have in common to be partners.
 
         It is MIN_COMMON_KERNELS. If one of them has a partner already, it is at least a
         share of the smaller lane.
         """
-        if len(self.of_lane[pair.a]) == 1 and len(self.of_lane[pair.b]) == 1:
+        if (
+            len(self.partners_of_lane[pair.a]) == 1
+            and len(self.partners_of_lane[pair.b]) == 1
+        ):
             return MIN_COMMON_KERNELS
         size_of_smaller = min(self._sizes[pair.a], self._sizes[pair.b])
         return max(MIN_COMMON_KERNELS, MIN_SHARE_OF_PARTNERS_WORK * size_of_smaller)
@@ -143,9 +154,9 @@ class _LanePartners:
         common = self._unmatched[pair.a] & self._unmatched[pair.b]
         self._unmatched[pair.a] -= common
         self._unmatched[pair.b] -= common
-        partners = self.of_lane[pair.a] | self.of_lane[pair.b]
+        partners = self.partners_of_lane[pair.a] | self.partners_of_lane[pair.b]
         for lane in partners:
-            self.of_lane[lane] = partners
+            self.partners_of_lane[lane] = partners
 
 
 def find_merged_lanes(before: Work, after: Work) -> list[list[int]]:

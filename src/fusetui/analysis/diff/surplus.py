@@ -14,9 +14,9 @@ import numpy as np
 
 from fusetui.analysis.diff.align import AlignedLanes
 from fusetui.analysis.diff.blocks import Block
-from fusetui.analysis.diff.groups import WorkGroup, as_a_and_b
+from fusetui.analysis.diff.groups import WorkGroup, order_as_a_and_b
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.names import classify_work
 from fusetui.analysis.diff.periods import flag_rows_of_periods
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
@@ -90,7 +90,7 @@ def _make_group_of_blocks(
     )
     what = "layer" if are_layers else "repeated block"
     pieces_per_block = round(len(members) / surplus_blocks)
-    of_a, of_b = as_a_and_b(blocks[0].side, tuple(members), ())
+    of_a, of_b = order_as_a_and_b(blocks[0].side, tuple(members), ())
     return WorkGroup(
         a=of_a,
         b=of_b,
@@ -111,7 +111,7 @@ def _count_attention(items: WorkItems, block: Block) -> int:
         block: A repeated sequence of them, with at least one kernel.
     """
     kinds = [
-        work_class(items.op_names[item], items.names[item]) for item in block.items
+        classify_work(items.op_names[item], items.names[item]) for item in block.items
     ]
     # The last kernel precedes the first one of the next repetition.
     previous_kinds = [kinds[-1], *kinds[:-1]]

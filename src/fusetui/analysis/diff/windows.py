@@ -410,8 +410,8 @@ def exclude_unusual_steps(steps: TraceSteps, pieces: Int64s, label: str) -> Trac
 
     A step is cut off if it has less than half as many pieces of work as the median
     step. The first step is cold if it took more than MIN_RATIO_OF_COLD times the median
-    of those after it. Then the next one may be cold too, as long as MIN_STEPS_WITH_COLD
-    steps remain, itself included.
+    of those after it. Then the next one may be cold too, and so on, as long as
+    MIN_STEPS_WITH_COLD steps remain, the one in question included.
 
     Args:
         steps: The steps of a trace.
@@ -445,8 +445,9 @@ def _exclude_cold_steps(steps: TraceSteps, label: str) -> TraceSteps:
     """Leave out the first steps if they are warm-up, with a note that says why.
 
     A first step is warm-up if it took more than MIN_RATIO_OF_COLD times the median of
-    those after it. Then the next one is looked at, as long as MIN_STEPS_WITH_COLD steps
-    remain, itself included.
+    those after it. Then the next one is looked at in the same way, and so on, as long
+    as MIN_STEPS_WITH_COLD steps remain, the one in question included. So durations of
+    900, 500, 100, 100 and 100 ns lose the first two, and 900 and 100 ns lose none.
     """
     durations = steps.dur
     cold = 0  # how many of the first steps are warm-up

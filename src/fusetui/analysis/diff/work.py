@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     positions_in_trace: tuple[int, ...]
     steps_in_trace: int  # how many steps the trace has, used or not
 
-    def only(self, steps: Sequence[int]) -> Work:
+    def keep_steps(self, steps: Sequence[int]) -> Work:
         """Return the work of some of the steps; a note says that others are excluded.
 
         If all steps are kept, it is the same object, without a note. `steps` are the
@@ -104,6 +104,9 @@ def _renumber_steps(
 ) -> Rows:
     """Turn indices of steps into indices among the steps that are kept.
 
+    >>> _renumber_steps(np.array([0, 1, 2, NO_STEP]), [1, 2], steps=3).tolist()
+    [-1, 0, 1, -1]
+
     Args:
         step_indices: Indices among all steps, NO_STEP for none.
         kept_steps: The indices of the steps that are kept, ascending.
@@ -136,8 +139,8 @@ def keep_common_steps(a: Work, b: Work) -> WorkOfBothSides:
     if a.steps_in_trace != b.steps_in_trace or not common:
         return WorkOfBothSides(a=a, b=b)
     return WorkOfBothSides(
-        a=a.only(_find_steps_at_positions(a, common)),
-        b=b.only(_find_steps_at_positions(b, common)),
+        a=a.keep_steps(_find_steps_at_positions(a, common)),
+        b=b.keep_steps(_find_steps_at_positions(b, common)),
     )
 
 
