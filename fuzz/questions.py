@@ -135,7 +135,7 @@ def ask_check(trace: Trace) -> None:
     )
     check(len(guesses) == len(KINDS), "guesses")
     for kind in KINDS:
-        counted.per_step(kind)
+        counted.mean_per_step(kind)
 
 
 def ask_counters(trace: Trace) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import (
-    ancestors,
+    list_ancestors,
     find_launch_chain,
     is_gpu_event,
     launch_latency_ns,
@@ -654,7 +654,7 @@ def _describe_graph_capture(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if not is_joined(trace, row):
         return ""
     capturing_call = int(trace.asked[row])
-    calls = [capturing_call, *ancestors(trace, capturing_call)]
+    calls = [capturing_call, *list_ancestors(trace, capturing_call)]
     return f"captured by {_join_names(trace, calls, glyphs)}   "
 
 

@@ -256,7 +256,7 @@ def legend(
     change while the cursor moves. Those that are never used there are left out.
     """
     begin = window.zero + window.begin
-    most_in_picture = moments.most_of_categories(begin, window.zero + window.end)
+    most_in_picture = moments.find_most_of_categories(begin, window.zero + window.end)
     amounts = moments.by_category(np.array([event]))[:, 0].tolist()
     entries = []
     for category in _sort_categories(most_in_picture):
@@ -291,7 +291,7 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
     if row.life != NO_LIFE:
         return describe_lifetime(moments, row.life, zero)
     if moments.is_of_trace:
-        return short_place(moments.place_of(row.stack) or row.name)
+        return short_place(moments.describe_stack(row.stack) or row.name)
     frames = moments.frames(row.stack)
     shown_frames = _filter_python_frames(frames) or frames
     frame_places = [_format_frame(frame).rpartition("/")[2] for frame in shown_frames]
@@ -393,7 +393,7 @@ def _describe_placed_allocation(moments: Moments, row: int, base: int) -> str:
     addresses."""
     occupied = moments.history.occupied
     offset = int(occupied.address[row]) - base
-    place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
+    place = short_place(moments.describe_stack(int(occupied.stack[row])) or NO_STACK)
     bytes_text = size(int(occupied.size[row]))
     return f"   {bytes_text} at +{size(offset)}: {place}"
 
@@ -523,7 +523,7 @@ def _format_holder_name(moments: Moments, row: MemoryRow) -> str:
     op, and the holder it belongs to. It may contain characters that must not be
     printed."""
     if moments.is_of_trace and row.level:
-        return f"{moments.place_of(row.stack)} in {row.name}"
+        return f"{moments.describe_stack(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
@@ -541,7 +541,7 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     history = moments.history
     lives = history.allocations
     if moments.is_of_trace:
-        kind = moments.place_of(int(lives.stack[life]))
+        kind = moments.describe_stack(int(lives.stack[life]))
     else:
         kind = CATEGORIES[int(moments.category_numbers[life])]
     bytes_ = int(lives.size[life])
@@ -552,7 +552,7 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     freed_at = int(lives.freed_at[life])
     if freed_at >= lives.events:  # it was never freed
         return
-    place = moments.place_of(int(history.events.stack[freed_at]))
+    place = moments.describe_stack(int(history.events.stack[freed_at]))
     if place:
         yield f"freed in {short_place(place)}"
     else:

@@ -440,7 +440,7 @@ class MemoryPage(ListPage):
             return row.stack
         moments, view = here(state)
         holder = moments.names.index(row.name)
-        stacks = moments.stacks(memory_of(state).by, holder, view.at)
+        stacks = moments.group_by_stack(memory_of(state).by, holder, view.at)
         return int(stacks.number[0])
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -555,10 +555,10 @@ def _can_open(row: MemoryRow) -> bool:
 def place_rectangles(state: State) -> PlacedBlocks:
     """Return the segments of the allocator and the blocks in them, at the moment under
     the cursor."""
-    from fusetui.analysis.memory.moments import placed
+    from fusetui.analysis.memory.moments import locate_blocks
 
     moments, view = here(state)
-    return placed(moments, view.at)
+    return locate_blocks(moments, view.at)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)

@@ -161,7 +161,9 @@ def describe_allocations(state: State, row: int) -> str:
         return ""
     first_event = int(np.searchsorted(times, begin))
     stop_event = int(np.searchsorted(times, end, side="right"))
-    number, allocated_bytes, left_bytes = moments.allocated_in(first_event, stop_event)
+    number, allocated_bytes, left_bytes = moments.sum_allocated_between(
+        first_event, stop_event
+    )
     where = f"({printable(moments.title)}, any thread)"
     text = f"{plural(number, 'allocation')} meanwhile {where}"
     if number:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.flight_dumps import Job
 
-from fusetui.analysis.hang.grid import CollectiveGrid, NumberRange, grid_of
+from fusetui.analysis.hang.grid import CollectiveGrid, NumberRange, make_collective_grid
 from fusetui.analysis.hang.model import CallState
 from fusetui.trace.flight.reading import read_dumps
 
@@ -14,11 +14,11 @@ FIRST_AND_SECOND = range(1, 3)
 
 
 def grid(job: Job, folder: Path, *, without: tuple[int, ...] = ()) -> CollectiveGrid:
-    return grid_of(read_dumps(job.write(folder, without=without)))
+    return make_collective_grid(read_dumps(job.write(folder, without=without)))
 
 
 def states(grid: CollectiveGrid, rank: int, numbers: range) -> list[CallState]:
-    return [call.state for call in grid.calls(0, rank, numbers)]
+    return [call.state for call in grid.list_calls(0, rank, numbers)]
 
 
 def test_a_call_that_others_wait_for_is_missing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
 from tests.tui.prepared import opened as with_trace
 
 from fusetui.analysis.memory import moments
-from fusetui.analysis.memory.moments import placed
+from fusetui.analysis.memory.moments import locate_blocks
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
@@ -345,7 +345,7 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
     path = machine.write(tmp_path / "a.pickle")
     (found,) = opened(str(path)).moments
     last = len(machine.events) - 1
-    there = placed(found, last)
+    there = locate_blocks(found, last)
     raw = {one["address"]: one for one in pickle.loads(path.read_bytes())["segments"]}
     for number, one in enumerate(there.segments):
         held = [
@@ -420,12 +420,12 @@ def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     lives, events = found.history.allocations, len(found.history.events)
     assert sum(map(len, found.kept[1])) <= events + len(lives)
     for event in range(-1, events):
-        living = np.flatnonzero(lives.live_after(event))
-        assert sorted(found.living(event).tolist()) == living.tolist()
+        living = np.flatnonzero(lives.mark_live_after(event))
+        assert sorted(found.find_live(event).tolist()) == living.tolist()
         amounts = found.by_category(np.array([event]))[:, 0]
         assert int(amounts.sum()) == int(found.history.allocated[event + 1])
     first, last = np.array([-1, 3, 9]), np.array([5, 3, events - 1])
-    highest = found.highest(first, last).tolist()
+    highest = found.find_highest_events(first, last).tolist()
     for event, begin, end in zip(highest, first.tolist(), last.tolist(), strict=True):
         most = found.history.allocated[begin + 1 : end + 2].max()
         assert found.history.allocated[event + 1] == most

@@ -165,7 +165,7 @@ class _TracedCollective(msgspec.Struct, frozen=True):
         return self.step >= 0
 
 
-def in_trace(
+def find_hang_in_trace(
     answer: HangAnswer, dumps: FlightDumps, trace: Trace, path: str
 ) -> InTrace | None:
     """Find the collective in which ranks wait in a trace of the same job.

@@ -42,7 +42,7 @@ OPERATIONS_WITH_EQUAL_OUTPUTS = frozenset({"scatter"})
 differ."""
 
 
-def mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
+def find_mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
     """Find the collectives that ranks issued in different ways under one number.
 
     They come in the order of groups and numbers.
@@ -186,7 +186,7 @@ def _group_ranks(job: JobDumps, rows: Int64s) -> list[Side]:
     sides = []
     for ranks in ranks_by_signatures.values():
         first_rank = ranks[0]
-        issued = [job.issued(row) for row in rows_of_rank[first_rank]]
+        issued = [job.describe_issued(row) for row in rows_of_rank[first_rank]]
         sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
     return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
 

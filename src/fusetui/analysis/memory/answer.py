@@ -13,14 +13,18 @@ from fusetui.analysis.memory.categories import (
     Category,
     CategoryShare,
     MemoryFacts,
-    categories,
-    phases,
+    categorize_allocations,
+    determine_phases,
     sum_bytes_by_category,
 )
-from fusetui.analysis.memory.evidence import Holder, evidence, group_live_allocations
-from fusetui.analysis.memory.findings import MemoryFinding, findings
-from fusetui.analysis.memory.history import BEFORE, History, histories
-from fusetui.analysis.memory.layout import Waste, layout, waste
+from fusetui.analysis.memory.evidence import (
+    Holder,
+    derive_evidence,
+    group_live_allocations,
+)
+from fusetui.analysis.memory.findings import MemoryFinding, list_memory_findings
+from fusetui.analysis.memory.history import BEFORE, History, build_histories
+from fusetui.analysis.memory.layout import Waste, compute_layout, measure_waste
 from fusetui.analysis.memory.oom import OutOfMemory, explain_failures
 from fusetui.trace.model.quantiles import lower_median
 from fusetui.trace.snapshot.columns import Snapshot
@@ -97,16 +101,18 @@ def derive_memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
     Each device gets its history, the phases of training, and the category of each
     allocation. Devices are in the order of their numbers.
     """
-    stack_evidence = evidence(snapshot.stacks)
+    stack_evidence = derive_evidence(snapshot.stacks)
     facts = []
-    for history in histories(snapshot):
-        phases_of_history = phases(history, stack_evidence)
+    for history in build_histories(snapshot):
+        phases_of_history = determine_phases(history, stack_evidence)
         facts.append(
             MemoryFacts(
                 history=history,
                 evidence=stack_evidence,
                 phases=phases_of_history,
-                category_numbers=categories(history, stack_evidence, phases_of_history),
+                category_numbers=categorize_allocations(
+                    history, stack_evidence, phases_of_history
+                ),
             )
         )
 
@@ -242,8 +248,8 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
             the first event.
     """
     history = facts.history
-    code_of_stack = facts.evidence.code
-    module_of_stack = facts.evidence.module
+    code_of_stack = facts.evidence.describe_code
+    module_of_stack = facts.evidence.describe_module
     ooms = explain_failures(history, facts.evidence)
 
     no_stack = -1
@@ -258,10 +264,10 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
         categories=sum_bytes_by_category(history, facts.category_numbers, event),
         by_code=group_live_allocations(history, event, code_of_stack),
         by_module=group_live_allocations(history, event, module_of_stack),
-        waste=waste(history, event, layout(history, event)),
+        waste=measure_waste(history, event, compute_layout(history, event)),
         ooms_count=len(history.failures),
         ooms=ooms,
-        findings=findings(facts, ooms) if history.is_known else (),
+        findings=list_memory_findings(facts, ooms) if history.is_known else (),
     )
 
 

@@ -89,7 +89,7 @@ class _Step(NamedTuple):
     end: int  # the first event after it
 
 
-def phases(history: History, evidence: Evidence) -> Phases:
+def determine_phases(history: History, evidence: Evidence) -> Phases:
     """Find out what the program was doing at each event: forward, backward or optimizer
     step.
 
@@ -107,8 +107,8 @@ def phases(history: History, evidence: Evidence) -> Phases:
     # What the stack of each event shows.
     stack = history.events.stack
     in_step_code = evidence.in_step[stack]
-    in_model_call = evidence.has(FrameRole.CALL)[stack] & ~in_step_code
-    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    in_model_call = evidence.mark_stacks_with(FrameRole.CALL)[stack] & ~in_step_code
+    in_backward = evidence.mark_stacks_with(FrameRole.BACKWARD)[stack]
 
     # Later assignments win: the backward pass over a step, a step over the rest.
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
@@ -279,7 +279,7 @@ def sum_bytes_by_category(
         event: The event, or BEFORE for the moment before the first one.
     """
     allocations = history.allocations
-    is_live = allocations.live_after(event)
+    is_live = allocations.mark_live_after(event)
     live_sizes = allocations.size[is_live]
     live_categories = category_numbers[is_live]
 
@@ -294,7 +294,9 @@ def sum_bytes_by_category(
     return tuple(sorted(shares, key=lambda share: -share.bytes))
 
 
-def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
+def categorize_allocations(
+    history: History, evidence: Evidence, phases: Phases
+) -> Int64s:
     """Decide for each allocation what it is for, such as parameters, gradients or
     activations.
 
@@ -345,7 +347,7 @@ def _list_rules(
     is_live_at_end = ~allocations.is_freed
 
     # Where the allocation was made.
-    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    in_backward = evidence.mark_stacks_with(FrameRole.BACKWARD)[stack]
     in_step_phase = _find_phase_of_each(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
@@ -354,11 +356,16 @@ def _list_rules(
     # How long it lasted.
     is_of_one_run = _mark_freed_in_same_run(allocations, phases)
     outlives_step = allocations.freed_at >= _find_end_of_own_step(allocations, phases)
-    accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
+    accumulated = (
+        evidence.mark_stacks_with(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
+    )
     is_gradient = _mark_lasting_as_gradients(history, evidence, phases) | accumulated
 
-    in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
-    is_of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
+    in_workspace = (
+        evidence.mark_stacks_with(FrameRole.WORKSPACE)[stack]
+        | evidence.in_triton[stack]
+    )
+    is_of_weights = evidence.mark_stacks_with(FrameRole.WEIGHTS)[stack]
     is_freed_in_backward = _mark_freed_by_role(history, evidence, FrameRole.BACKWARD)
 
     return [
@@ -403,7 +410,7 @@ def _mark_freed_by_role(history: History, evidence: Evidence, role: FrameRole) -
     no_stack = -1  # of what lives at the end
     freed_at = history.allocations.freed_at
     freeing_stack = at(history.events.stack, freed_at, missing=no_stack)
-    is_freed_by: Flags = evidence.has(role)[freeing_stack]
+    is_freed_by: Flags = evidence.mark_stacks_with(role)[freeing_stack]
     return is_freed_by
 
 
@@ -434,7 +441,7 @@ def _mark_lasting_as_gradients(
     allocations = history.allocations
 
     # A later forward pass or step shows that the backward pass has ended.
-    in_model_call = evidence.has(FrameRole.CALL)[history.events.stack]
+    in_model_call = evidence.mark_stacks_with(FrameRole.CALL)[history.events.stack]
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_model_call
     is_step = phases.phase == TrainingPhase.STEP
     last_forward_or_step = np.flatnonzero(is_forward | is_step).max(initial=BEFORE)

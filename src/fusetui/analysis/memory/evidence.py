@@ -90,12 +90,12 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     in_step: Flags  # in an optimizer's step itself, not in a model that it calls
     in_triton: Flags
 
-    def has(self, role: FrameRole) -> Flags:
+    def mark_stacks_with(self, role: FrameRole) -> Flags:
         """Return which stacks have a frame of a role, or of one of several roles."""
         has_role: Flags = (self.marks & role) != 0
         return has_role
 
-    def code(self, stack: int) -> str:
+    def describe_code(self, stack: int) -> str:
         """Return where a stack is, as text.
 
         It is the innermost line of the person's own code, else the part of the backward
@@ -103,13 +103,13 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         it is NO_PYTHON.
         """
         if self.own[stack] >= 0:
-            return self._line(self.own[stack])
+            return self._describe_frame(self.own[stack])
 
         if self.marks[stack] & FrameRole.BACKWARD:
             return self._describe_backward(stack)
 
         if self.python[stack] >= 0:
-            return self._line(self.python[stack])
+            return self._describe_frame(self.python[stack])
 
         return NO_PYTHON
 
@@ -124,24 +124,24 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
                 return f"backward of {node[1]}"
         return "backward"
 
-    def module(self, stack: int) -> str:
+    def describe_module(self, stack: int) -> str:
         """Return the innermost line of the `forward` of a module in a stack.
 
         Modules outside of torch.nn are preferred. If no module was called, the result
-        is that of `code`.
+        is that of `describe_code`.
         """
         if self.called[stack] >= 0:
-            return self._line(self.called[stack])
+            return self._describe_frame(self.called[stack])
 
-        return self.code(stack)
+        return self.describe_code(stack)
 
-    def _line(self, row: int) -> str:
+    def _describe_frame(self, row: int) -> str:
         """Return a frame, a row of the frames of the snapshot, as `file:line name`."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 
 
-def evidence(stacks: Stacks) -> Evidence:
+def derive_evidence(stacks: Stacks) -> Evidence:
     """Work out from call stacks what allocated memory is for.
 
     E.g. a frame `step` of torch/optim/adam.py shows that a stack is in the step of an
@@ -355,7 +355,7 @@ def group_live_allocations(
         it was there before the first event, or else to NO_STACK.
     """
     allocations = history.allocations
-    is_live = allocations.live_after(event)
+    is_live = allocations.mark_live_after(event)
     stack = allocations.stack[is_live]
     is_early = allocations.is_early[is_live]
     stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)

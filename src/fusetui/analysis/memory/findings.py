@@ -16,7 +16,7 @@ from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, Memory
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
-    fragmentation,
+    measure_fragmentation,
     is_expandable,
     list_private_pools,
 )
@@ -62,7 +62,7 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     helps: Helps | None = None  # against fragmentation
 
 
-def findings(
+def list_memory_findings(
     facts: MemoryFacts, failed: tuple[OutOfMemory, ...]
 ) -> tuple[MemoryFinding, ...]:
     """Return all that stands out in the memory of a device, the largest first.
@@ -118,7 +118,7 @@ def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 
     no_stack = live_bytes.shape[1] - 1  # the last column
     for stack in np.flatnonzero(is_leak).tolist():
-        place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
+        place = NO_STACK if stack == no_stack else facts.evidence.describe_code(stack)
         bytes_at_end = int(live_bytes[-1, stack])
         yield MemoryFinding(
             rule="memory-leak",
@@ -153,7 +153,7 @@ def _measure_live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
 
     live_bytes = []
     for event in events.tolist():
-        is_live = is_recorded & allocations.live_after(event - 1)
+        is_live = is_recorded & allocations.mark_live_after(event - 1)
         stack = allocations.stack[is_live]
         live_bytes.append(summed(stack, allocations.size[is_live], columns))
     return np.stack(live_bytes)
@@ -185,7 +185,7 @@ def _find_fragmentation(
     moments = [end] if most_reserved in (BEFORE, end) else [most_reserved, end]
 
     for event in moments:
-        waste = fragmentation(history, event)
+        waste = measure_fragmentation(history, event)
         if waste:
             yield MemoryFinding(
                 rule="fragmentation",
@@ -245,7 +245,7 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
     is_step_over = step_end <= history.peak_index
-    is_live = allocations.live_after(history.peak_index)
+    is_live = allocations.mark_live_after(history.peak_index)
     at_peak = is_late & is_step_over & is_live
     if not at_peak.any():
         return
@@ -281,7 +281,7 @@ def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags
 
     no_stack = -1  # what lives at the end has no stack that frees it
     freeing_stack = at(history.events.stack, allocations.freed_at, missing=no_stack)
-    in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    in_backward = facts.evidence.mark_stacks_with(FrameRole.BACKWARD)[freeing_stack]
     return np.asarray(is_gradient & outlives_step & is_freed & ~in_backward)
 
 
@@ -302,7 +302,7 @@ def _find_large_category(
     history = facts.history
     allocations = history.allocations
     is_of_category = facts.category_numbers == CATEGORY_NUMBER[category]
-    at_peak = is_of_category & allocations.live_after(history.peak_index)
+    at_peak = is_of_category & allocations.mark_live_after(history.peak_index)
 
     held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())

@@ -24,7 +24,7 @@ from fusetui.analysis.memory.history import BEFORE, Allocations, History
 from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
-    layout,
+    compute_layout,
     restore_segments,
     segment_log,
 )
@@ -97,7 +97,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
     # where the file has none
     times: Int64s
-    named: Naming  # the name of a stack
+    name_of_stack: Naming  # the name of a stack
     names: tuple[str, ...]  # of all holders
     # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
     # index in `names`.
@@ -123,15 +123,15 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         last = len(self.positions) - 1
         return int(self.positions[max(0, min(event, last))])
 
-    def place_of(self, stack: int) -> str:
+    def describe_stack(self, stack: int) -> str:
         """Return the line of code of a stack; "" where none was recorded."""
-        return self.named(stack) if stack >= 0 else ""
+        return self.name_of_stack(stack) if stack >= 0 else ""
 
     def frames(self, stack: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, innermost first; none for memory events."""
         return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
-    def living(self, event: int) -> Rows:
+    def find_live(self, event: int) -> Rows:
         """Return the allocations that are live after an event, in no order.
 
         For some moments this is kept. So these are the allocations that were live at
@@ -147,12 +147,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         kept = int(last_at_or_before(self.kept.events, event))
         kept_event = int(self.kept.events[kept])
 
-        made_since = self._made_between(kept_event + 1, event + 1)
+        made_since = self._find_allocated_between(kept_event + 1, event + 1)
         candidates = np.concatenate([self.kept.live[kept], made_since])
         living: Rows = candidates[allocations.freed_at[candidates] > event]
         return living
 
-    def _made_between(self, first: int, last: int) -> Rows:
+    def _find_allocated_between(self, first: int, last: int) -> Rows:
         """Return the allocations that the events from `first` to before `last` made."""
         allocated_at = self.history.allocations.allocated_at
         begin, end = np.searchsorted(
@@ -160,14 +160,14 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return self.oldest_first[begin:end]
 
-    def allocated_in(self, first: int, last: int) -> AllocatedBetween:
+    def sum_allocated_between(self, first: int, last: int) -> AllocatedBetween:
         """Add up what the events from `first` to before `last` allocated.
 
         Of these allocations, the result also has the bytes that are still live before
         `last`.
         """
         allocations = self.history.allocations
-        rows = self._made_between(first, last)
+        rows = self._find_allocated_between(first, last)
         still_live = rows[allocations.freed_at[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
@@ -187,7 +187,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             bytes_by_category.append(changes.bytes[changes_so_far])
         return np.stack(bytes_by_category)
 
-    def most_of_categories(self, begin: int, end: int) -> list[int]:
+    def find_most_of_categories(self, begin: int, end: int) -> list[int]:
         """Return the most bytes that each category has at any moment of a range.
 
         Args:
@@ -206,7 +206,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             most_bytes.append(int(bytes_in_range.max()))
         return most_bytes
 
-    def highest(self, first: Int64s, last: Int64s) -> Int64s:
+    def find_highest_events(self, first: Int64s, last: Int64s) -> Int64s:
         """Find the event of each range after which most memory is allocated.
 
         Args:
@@ -223,7 +223,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             highest_events.append(first_event + int(bytes_in_range.argmax()))
         return np.array(highest_events)
 
-    def held(self, by: str, event: int) -> HeldGroups:
+    def group_by_holder(self, by: str, event: int) -> HeldGroups:
         """Group the live allocations at a moment by who holds them.
 
         Args:
@@ -233,10 +233,10 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             The groups; their numbers are rows of `names`.
         """
-        rows = self.living(event)
-        return self._grouped(self.holders[by][rows], rows)
+        rows = self.find_live(event)
+        return self._sum_groups(self.holders[by][rows], rows)
 
-    def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
+    def group_by_stack(self, by: str, holder: int, event: int) -> HeldGroups:
         """Group the live allocations of one holder by the stack that made them.
 
         Args:
@@ -249,9 +249,9 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         rows = self._find_rows_of_holder(by, holder, event)
         stacks = self.history.allocations.stack[rows].astype(np.int64)
-        return self._grouped(stacks, rows)
+        return self._sum_groups(stacks, rows)
 
-    def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
+    def list_allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """List the live allocations of one holder that were made by one stack.
 
         Args:
@@ -274,12 +274,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _find_rows_of_holder(self, by: str, holder: int, event: int) -> Rows:
         """Return the live allocations of one holder at a moment."""
-        rows = self.living(event)
+        rows = self.find_live(event)
         is_of_holder = self.holders[by][rows] == holder
         rows_of_holder: Rows = rows[is_of_holder]
         return rows_of_holder
 
-    def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
+    def _sum_groups(self, numbers: Int64s, rows: Rows) -> HeldGroups:
         """Add up allocations that have the same number, such as that of their holder.
 
         Args:
@@ -296,7 +296,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def moments(facts: MemoryFacts) -> Moments:
+def prepare_moments(facts: MemoryFacts) -> Moments:
     """Prepare what is needed to show what a device of a snapshot holds at any moment.
 
     Allocations can be grouped by code, by module and by category.
@@ -313,8 +313,8 @@ def moments(facts: MemoryFacts) -> Moments:
         times_ns = np.empty(0, np.int64)
 
     keys: Keys = {
-        "code": (stack, facts.evidence.code),
-        "module": (stack, facts.evidence.module),
+        "code": (stack, facts.evidence.describe_code),
+        "module": (stack, facts.evidence.describe_module),
         "category": (facts.category_numbers, CATEGORIES.__getitem__),
     }
     return compute_moments(
@@ -362,7 +362,7 @@ def compute_moments(
         category_numbers=category_numbers,
         title=title,
         times=times,
-        named=name_of_stack,
+        name_of_stack=name_of_stack,
         names=holders.names,
         holders=holders.numbers,
         oldest_first=oldest_first,
@@ -521,7 +521,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo(2)
-def placed(moments: Moments, event: int) -> PlacedBlocks:
+def locate_blocks(moments: Moments, event: int) -> PlacedBlocks:
     """Return at which address each block of memory lies after an event.
 
     The result also has the segments at that moment, and how many bytes of each are used
@@ -538,7 +538,7 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
     changes_so_far = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[changes_so_far - 1]) if changes_so_far else BEFORE
     segments = _look_up_segments(moments, last_change)
-    placement = layout(history, event, segments)
+    placement = compute_layout(history, event, segments)
 
     occupied = history.occupied
     segment_count = len(segments)

@@ -19,7 +19,7 @@ from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
     is_expandable,
-    layout,
+    compute_layout,
     name_pool,
     rounds_up_requests,
 )
@@ -115,7 +115,7 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     is_free_recorded = recorded_free >= 0
     free_bytes = recorded_free if is_free_recorded else None
 
-    placement = layout(history, event)
+    placement = compute_layout(history, event)
     suitable_segment = _make_suitable_segment(history, event)
     holes = _measure_holes(placement, suitable_segment)
     would_fit = _would_fit(history, asked_bytes, free_bytes, holes)
@@ -131,7 +131,7 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     return OutOfMemory(
         index=event,
         time_us=history.time_us(event),
-        place=evidence.code(stack) if has_stack else None,
+        place=evidence.describe_code(stack) if has_stack else None,
         asked_bytes=asked_bytes,
         device_free_bytes=free_bytes,
         allocated_bytes=history.allocated_after(event),
@@ -187,14 +187,16 @@ def _measure_holes(placement: SegmentLayout, suitable_segment: Segment) -> _Hole
         placement: The segments at that moment, with their holes.
         suitable_segment: The kind of segment that could hold the request.
     """
-    usable = placement.usable(suitable_segment)
+    usable = placement.mark_usable_holes(suitable_segment)
     most_inactive = int(placement.size.sum())
     uncertain = int(np.minimum(placement.slack, placement.size).sum())
 
     return _Holes(
         largest=int(placement.size[usable].max(initial=0)),
-        least_returnable=int(placement.returnable(least=True)[usable].sum()),
-        most_returnable=int(placement.returnable()[usable].sum()),
+        least_returnable=int(
+            placement.measure_returnable_bytes(least=True)[usable].sum()
+        ),
+        most_returnable=int(placement.measure_returnable_bytes()[usable].sum()),
         least_inactive=most_inactive - uncertain,
         most_inactive=most_inactive,
     )
@@ -353,7 +355,7 @@ def _list_pinned_segments(
     hole_bytes = summed(placement.segment, placement.size, len(segments))
 
     # A segment without allocations could be given back.
-    is_pinned = placement.holds_allocations() & (hole_bytes > 0)
+    is_pinned = placement.mark_segments_in_use() & (hole_bytes > 0)
     pinned_rows = np.flatnonzero(is_pinned)
     largest_first = np.argsort(-hole_bytes[pinned_rows], kind="stable")
 
@@ -390,7 +392,7 @@ def _list_holders(
     for row in rows:
         stack = int(allocations.stack[row])
         if stack >= 0:
-            holder = evidence.code(stack)
+            holder = evidence.describe_code(stack)
         elif allocations.allocated_at[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:

@@ -19,7 +19,7 @@ def is_gpu_event(trace: Trace, row: int) -> bool:
     return int(trace.role[row]) in GPU_ROLES
 
 
-def ancestors(trace: Trace, row: int) -> list[int]:
+def list_ancestors(trace: Trace, row: int) -> list[int]:
     """Return the slices that contain a slice on its own track, innermost first. Returns
     [] for an outermost slice."""
     rows: list[int] = []
@@ -60,9 +60,9 @@ def find_launch_chain(trace: Trace, row: int) -> list[int]:
         issuer = find_issuer(trace, row)
         if issuer == NO_ROW:
             return []
-        on_track = [issuer, *ancestors(trace, issuer)]
+        on_track = [issuer, *list_ancestors(trace, issuer)]
     else:
-        on_track = ancestors(trace, row)
+        on_track = list_ancestors(trace, row)
     outermost = on_track[-1] if on_track else row
     return on_track + find_slices_around(trace, outermost, Layer.ANNOTATIONS)
 
@@ -95,7 +95,7 @@ def find_slices_around(trace: Trace, row: int, layer: Layer) -> list[int]:
     ).tolist()
     if innermost == NO_ROW:
         return []
-    return [innermost, *ancestors(trace, innermost)]
+    return [innermost, *list_ancestors(trace, innermost)]
 
 
 def _find_first_track(trace: Trace, layer: Layer, pid: Id, tid: Id) -> Track | None:

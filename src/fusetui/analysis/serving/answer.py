@@ -14,7 +14,7 @@ from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.experts import Experts, describe_experts
 from fusetui.analysis.serving.layers import Layers, recognize_layers
 from fusetui.analysis.serving.limit import Limit, compute_limit
-from fusetui.analysis.serving.outliers import outliers
+from fusetui.analysis.serving.outliers import explain_outlier_steps
 from fusetui.analysis.serving.passes import (
     Mode,
     Pass,
@@ -123,7 +123,7 @@ def serving(
     """
     model_passes = find_passes(trace)
     devices = Accounts(trace).devices
-    reasons_of_outliers = outliers(trace, model_passes, devices)
+    reasons_of_outliers = explain_outlier_steps(trace, model_passes, devices)
     steps = _describe_server_steps(trace, model_passes, reasons_of_outliers)
 
     phases = []

@@ -49,7 +49,7 @@ class _Outlier(NamedTuple):
     excess_ns: int  # how much longer it takes than the median step
 
 
-def outliers(
+def explain_outlier_steps(
     trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
 ) -> dict[int, tuple[str, ...]]:
     """Find the steps of an inference server that take unusually long, and explain each
