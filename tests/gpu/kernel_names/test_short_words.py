@@ -65,7 +65,7 @@ NORM = "void ck_tile::Rmsnorm2dFwd<float>(float)"
         (STRIDED, "nocast", "without converting their type"),
         (STRIDED, "128x4", "threads of a block x elements of each thread"),
         (VECTORS, "x4", "a thread loads 4 elements at once"),
-        (REDUCTION, "512x1.4", "threads of a block x outputs of each thread"),
+        (REDUCTION, "512x1.4", "the most threads of a block x outputs of each thread"),
         (SOFTMAX, "8", "elements that a thread loads at once"),
         (GATHER, "16", "bytes that a thread copies at once"),
         (EXPERTS, "NNT", "layouts of the result, A and B"),

@@ -457,7 +457,7 @@ def decode_reduction(name: str) -> KernelName | None:
     for argument, meaning in zip(arguments, _REDUCE_OP_ARGUMENTS, strict=False):
         parts.append((argument.start, argument.end, meaning))
 
-    # threads of a block x outputs of a thread . values read before they are combined
+    # most threads of a block x outputs of a thread . values read before they are combined
     sizes = f"{match['threads']}x{match['vec']}"
     if len(arguments) > _VALUES_PER_READ and arguments[_VALUES_PER_READ].text.isdigit():
         sizes += f".{arguments[_VALUES_PER_READ].text}"

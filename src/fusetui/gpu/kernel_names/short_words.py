@@ -40,7 +40,7 @@ _FIXED: Final = {
     "(red": "a reduction by Inductor; the number tells kernels of a file apart",
     "(per": "a reduction by Inductor that reads its input once; then its number",
     "(tem": "a template of Inductor; the number tells kernels of a file apart",
-    "ring": "each rank passes data on to the next one",
+    "ring": "not a tree: usually a ring, in which each rank passes data on to the next",
     "tree": "data goes up and down a tree of ranks",
     "optimized": "steps through memory with precomputed offsets",
     "analytic": "computes each address, for any convolution",
@@ -95,7 +95,7 @@ def _explain_sizes(match: re.Match[str], kernel: DecodedName) -> str:
         return "blocks of a cluster"
     if kernel.family == "aten-reduce":
         return (
-            "threads of a block x outputs of each thread, then the values that it "
+            "the most threads of a block x outputs of each thread, then the values that it "
             "reads before it combines them"
         )
     if kernel.family == "aten-elementwise":
