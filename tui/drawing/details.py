@@ -14,10 +14,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import (
-    list_ancestors,
     find_launch_chain,
     is_gpu_event,
     launch_latency_ns,
+    list_ancestors,
     queue_delay_ns,
     sum_launched_gpu_rows,
 )

@@ -16,9 +16,9 @@ from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, Memory
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
-    measure_fragmentation,
     is_expandable,
     list_private_pools,
+    measure_fragmentation,
 )
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, at, summed

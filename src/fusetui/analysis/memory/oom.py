@@ -18,8 +18,8 @@ from fusetui.analysis.memory.layout import (
     PAGE_BYTES,
     Segment,
     SegmentLayout,
-    is_expandable,
     compute_layout,
+    is_expandable,
     name_pool,
     rounds_up_requests,
 )
