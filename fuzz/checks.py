@@ -108,7 +108,7 @@ def check_links(trace: Trace) -> None:
     )
     ops = trace.op[trace.op >= 0]
     check((trace.role[ops] == Role.OP).all(), "an op that is none")
-    kernels = sum_gpu_work_under_rows(trace)[1]
+    kernels = sum_gpu_work_under_rows(trace).kernels
     check(
         (kernels >= 0).all() and kernels.max(initial=0) <= len(trace),
         "kernels under an op",

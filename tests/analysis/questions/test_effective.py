@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.questions.busy import effective_ns, work_busy_ns
+from fusetui.analysis.questions.busy import effective_ns, measure_work_busy_ns
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]
@@ -59,4 +59,4 @@ def test_a_stream_adds_up_to_its_busy_time(any_trace: Path) -> None:
     effective = effective_ns(trace)
     for number in np.unique(stream):
         own = stream == number
-        assert effective[own].sum() == work_busy_ns(trace, trace.gpu_rows[own])
+        assert effective[own].sum() == measure_work_busy_ns(trace, trace.gpu_rows[own])

@@ -630,10 +630,11 @@ def _measure_time_without_ops(trace: Trace, annotations: Rows) -> Int64s:
         ops_track = ops_track_of_thread.get((own_track.pid, own_track.tid))
         if ops_track is None:
             continue
-        start = trace.start[row]
-        end = trace.end[row]
-        first, stop = find_rows_starting_between(trace, ops_track, [start, end])
-        begun_inside = np.arange(first, stop)
+        end = int(trace.end[row])
+        started_inside = find_rows_starting_between(
+            trace, ops_track, begin_ns=int(trace.start[row]), end_ns=end
+        )
+        begun_inside = np.arange(started_inside.start, started_inside.stop)
         inside = begun_inside[trace.end[begun_inside] <= end]
         ns[position] -= union_length(trace.start[inside], trace.end[inside])
     return ns

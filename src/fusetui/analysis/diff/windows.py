@@ -172,7 +172,7 @@ def _find_server_passes(trace: Trace, label: str) -> TraceSteps | None:
         The steps. None if the trace is of no server, or if passes overlap. Also None if
         the steps hold little of the time of the GPU.
     """
-    is_server = bool(find_server_steps(trace).asked)
+    is_server = bool(find_server_steps(trace).requested)
     if not is_server:
         return None
     with_model = [step for step in find_passes(trace) if len(step.model)]

@@ -160,28 +160,35 @@ def _find_index_parts(trace: Trace, row: int) -> list[slice]:
 
     # An annotation or a Python frame is on another track than the launches.
     thread = trace.thread_of_track[trace.track[row]]
-    times = [trace.start[row], trace.end[row]]
     parts = []
     for track in np.flatnonzero(trace.thread_of_track == thread).tolist():
-        first, end = find_rows_starting_between(trace, trace.tracks[track], times)
-        parts.append(index.within(first, end))
+        rows = find_rows_starting_between(
+            trace,
+            trace.tracks[track],
+            begin_ns=int(trace.start[row]),
+            end_ns=int(trace.end[row]),
+        )
+        parts.append(index.within(rows.start, rows.stop))
     return parts
 
 
 def find_rows_starting_between(
-    trace: Trace, track: Track, times: list[int]
-) -> tuple[int, int]:
+    trace: Trace, track: Track, *, begin_ns: int, end_ns: int
+) -> range:
     """Return the rows of a track that start in a window of time.
 
-    E.g. (12, 15) for the rows 12, 13 and 14; (12, 12) for none.
+    E.g. range(12, 15) for the rows 12, 13 and 14; an empty range for none.
 
     Args:
         trace: The trace.
         track: The track.
-        times: The begin and the end of the window, in ns.
+        begin_ns: The begin of the window, in ns of the file. A row that starts then is
+            in it.
+        end_ns: Its end. A row that starts then is not in it.
     """
-    first, end = trace.start[track.rows].searchsorted(times).tolist()
-    return track.first_row + first, track.first_row + end
+    starts = trace.start[track.rows]  # ascending
+    first, end = starts.searchsorted([begin_ns, end_ns]).tolist()
+    return range(track.first_row + first, track.first_row + end)
 
 
 def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
@@ -209,7 +216,7 @@ def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
     return _sort_by_start(trace, gpu_rows[is_replay])
 
 
-def launch_latency_ns(trace: Trace, row: int) -> int | None:
+def measure_launch_latency_ns(trace: Trace, row: int) -> int | None:
     """Return the ns from the start of the launch call to the start of the GPU event.
 
     It may be negative, if clocks differ. Returns None if the launch was not recorded.
@@ -220,7 +227,7 @@ def launch_latency_ns(trace: Trace, row: int) -> int | None:
     return int(trace.start[row] - trace.start[launch])
 
 
-def queue_delay_ns(trace: Trace, row: int) -> int | None:
+def measure_queue_delay_ns(trace: Trace, row: int) -> int | None:
     """Return how long a launched GPU event waited for earlier work of its stream.
 
     E.g. a call ends at 10 us, the kernel before ends at 25 us, and the kernel starts at

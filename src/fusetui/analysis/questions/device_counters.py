@@ -140,7 +140,9 @@ def read_device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
     return choose_device_counters(counters(trace))
 
 
-def choose_device_counters(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
+def choose_device_counters(
+    all_counters: Sequence[Counter],
+) -> tuple[DeviceCounter, ...]:
     """Choose the counters of devices whose kind is known, e.g. that of the power of a
     GPU.
 
@@ -148,10 +150,10 @@ def choose_device_counters(every: Sequence[Counter]) -> tuple[DeviceCounter, ...
     are left out.
 
     Args:
-        every: All counters of a trace.
+        all_counters: All counters of a trace.
     """
     first_counters: dict[tuple[Id, str], DeviceCounter] = {}
-    for counter in every:
+    for counter in all_counters:
         device = parse_device(counter.pid)
         kind = _recognize_counter(counter)
         if device is None or kind is None or not counter.group.startswith("counters"):

@@ -362,15 +362,15 @@ def _group_by_module(trace: Trace, jobs: Jobs) -> Grouping:
     return group_by_module(trace, jobs.rows, origins(trace))
 
 
-def group_by_module(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
+def group_by_module(trace: Trace, kernels: Rows, work_origins: Origins) -> Grouping:
     """Group kernels by the kind of module, or the annotation, that they work for.
 
     Args:
         trace: The trace.
         kernels: The kernels.
-        found: Where the work of the trace comes from.
+        work_origins: Where the work of the trace comes from.
     """
-    return _group_by_label(trace, module_of(found, kernels), "module", label_of)
+    return _group_by_label(trace, module_of(work_origins, kernels), "module", label_of)
 
 
 def _group_by_kind(trace: Trace, jobs: Jobs) -> Grouping:

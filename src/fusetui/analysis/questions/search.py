@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.questions.query import (
+    FIELDS_OF_ARGS,
+    FIELDS_OF_NAMES,
     KINDS,
-    OF_ARGS,
-    OF_NAMES,
     Bound,
     Pattern,
     Query,
@@ -158,7 +158,9 @@ def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     for term in terms:
         if isinstance(term, Pattern):
             is_wanted_name &= match_names(term.text, trace.names) != term.excluded
-        elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
+        elif isinstance(term, Word) and (
+            not term.field or term.field in FIELDS_OF_NAMES
+        ):
             has_word = _mark_names_with_term(trace, texts, term)
             is_wanted_name &= has_word != term.excluded
     rows = np.flatnonzero(is_wanted_name[trace.name[: trace.recorded()]])
@@ -275,7 +277,7 @@ def search_in_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hit
         rows = _sort_by_start(trace, _find_rows(trace, texts, terms))
         terms_about_args = []
         for term in terms:
-            if isinstance(term, Word) and term.field in OF_ARGS:
+            if isinstance(term, Word) and term.field in FIELDS_OF_ARGS:
                 terms_about_args.append(term)
         if not terms_about_args:
             return iter([(rows, 1.0)])
@@ -425,7 +427,7 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
         return True
 
     text = b"\n".join(texts).decode("utf-8", "replace")
-    if term.folds:
+    if term.ignores_case:
         text = text.lower()
     return term.text in text or term.text in text.replace(" ", "")
 
@@ -487,7 +489,7 @@ def _mark_names_containing(texts: NameTexts, term: Word) -> Flags:
     Returns:
         A flag for each name of the trace.
     """
-    name_texts = texts[term.field, term.folds]
+    name_texts = texts[term.field, term.ignores_case]
     if not term.whole:
         holds = [term.text in text for text in name_texts]
     elif term.field == "name":
@@ -659,7 +661,7 @@ def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     for word, text in zip(words, texts, strict=True):
         # a shape such as `2x3` is written as [2, 3] in the file
         as_shape = text.lower().replace("x", ",")
-        searched_bytes = lower if word.folds else as_written
+        searched_bytes = lower if word.ignores_case else as_written
         if as_shape.encode() in lower or text.encode() in searched_bytes:
             return True
     return False
