@@ -352,7 +352,8 @@ def _build_device_history(
 
     # The first total tells what was there before the first event. What no event frees
     # becomes a block, which is there at the end.
-    first, last = samples[0], samples[-1]
+    first = samples[0]
+    last = samples[-1]
     allocated_before = first.allocated - first.change
     never_freed = max(allocated_before - _sum_freed_unallocated(events), 0)
     block_sizes = np.array([never_freed] if never_freed else [], np.int64)

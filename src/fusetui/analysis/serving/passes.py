@@ -54,8 +54,9 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     dur_ns: int  # step_wall, or the duration of the launch of the graph
     requested: Requested
     mode: Mode
-    rows: Rows  # all GPU events that the step launched
-    model: Rows  # the events of the model among them; see _select_model_events
+    launched_rows: Rows  # all GPU events that the step launched
+    # The events of the model among them; see _select_model_events.
+    model_rows: Rows
     replays: int  # launches of graphs
 
 
@@ -144,8 +145,8 @@ def _find_passes_of_steps(trace: Trace, server_steps: ServerSteps) -> tuple[Pass
             dur_ns=int(wall_ns[step_index]),
             requested=server_steps.requested[step_index] or UNKNOWN_REQUEST,
             mode=model.mode,
-            rows=rows,
-            model=model.rows,
+            launched_rows=rows,
+            model_rows=model.rows,
             replays=model.replays,
         )
         model_passes.append(step)
@@ -168,8 +169,8 @@ def _make_pass_of_replay(trace: Trace, nodes: Nodes) -> Pass:
         dur_ns=int(trace.dur[nodes.call]),
         requested=UNKNOWN_REQUEST,
         mode=Mode.GRAPH,
-        rows=nodes.rows,
-        model=nodes.rows,
+        launched_rows=nodes.rows,
+        model_rows=nodes.rows,
         replays=1,
     )
 
