@@ -158,8 +158,8 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         for failure in _find_failures(self.moments):
             if failure - window.zero in in_window:
                 yield failure - window.zero, ("!", "bad")
-        cursor = self.moments.position(self.at) - window.zero
-        next_event = self.moments.position(self.at + 1) - window.zero
+        cursor = self.moments.find_position(self.at) - window.zero
+        next_event = self.moments.find_position(self.at + 1) - window.zero
         # no event lies between this cursor and the window, which begins with its memory
         is_before_first_event = cursor < window.begin <= next_event
         if cursor in in_window or is_before_first_event:
@@ -257,7 +257,7 @@ def legend(
     """
     begin = window.zero + window.begin
     most_in_picture = moments.find_most_of_categories(begin, window.zero + window.end)
-    amounts = moments.by_category(np.array([event]))[:, 0].tolist()
+    amounts = moments.sum_by_category(np.array([event]))[:, 0].tolist()
     entries = []
     for category in _sort_categories(most_in_picture):
         amount = amounts[category]
@@ -292,7 +292,7 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
         return describe_lifetime(moments, row.life, zero)
     if moments.is_of_trace:
         return short_place(moments.describe_stack(row.stack) or row.name)
-    frames = moments.frames(row.stack)
+    frames = moments.list_frames(row.stack)
     shown_frames = _filter_python_frames(frames) or frames
     frame_places = [_format_frame(frame).rpartition("/")[2] for frame in shown_frames]
     return " < ".join(frame_places) or NO_STACK
@@ -334,7 +334,7 @@ def segment_cells(
     borders = edges(
         segment_range.address, segment_range.address + segment_range.size, width
     )
-    bytes_of_category = placed.by_category(segment, borders)  # [categories, cells]
+    bytes_of_category = placed.sum_by_category(segment, borders)  # [categories, cells]
     used_bytes = bytes_of_category.sum(axis=0)
     cell_bytes = np.maximum(np.diff(borders), 1)
     fill_levels = np.ceil(used_bytes / cell_bytes * glyphs.top)
@@ -352,7 +352,7 @@ def about_segment(
     A segment is a range that the allocator got from the device. The largest allocations
     come first, at most MAX_LISTED of them.
     """
-    rows, kinds = placed.inside(segment)
+    rows, kinds = placed.list_blocks(segment)
     bytes_of_row = moments.history.occupied.size[rows]
     heading = wrap_marked_text(_describe_segment_use(placed, segment), width - 2)
     lines = [Said(f" {line}", "plain") for line in heading]
@@ -368,8 +368,8 @@ def about_segment(
 def _describe_segment_use(placed: PlacedBlocks, segment: int) -> str:
     """Return one line about a segment: what it is, how many bytes and allocations are
     in use, and its holes."""
-    rows, _ = placed.inside(segment)
-    used_bytes = size(int(placed.used[segment]))
+    rows = placed.list_blocks(segment).rows
+    used_bytes = size(int(placed.used_bytes[segment]))
     use_text = f"{used_bytes} in {plural(len(rows), 'allocation')}"
     segment_text = _format_segment(placed.segments[segment])
     return f"{segment_text}: {use_text}, {_describe_holes(placed, segment)}"
@@ -447,7 +447,7 @@ def about(
         width: The cells of a line.
         every: Whether to add the frames of C++, and to show paths in full.
     """
-    frames = moments.frames(stack) if stack != ANY_STACK else ()
+    frames = moments.list_frames(stack) if stack != ANY_STACK else ()
     is_allocation = row.life != NO_LIFE
     if is_allocation:
         texts = _describe_allocation(moments, row.life, zero)

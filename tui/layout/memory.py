@@ -59,8 +59,8 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
             ]
             device = peaks.index(max(peaks))
         moments = self.moments[device]
-        first = moments.position(0)
-        last = moments.position(len(moments.positions) - 1)
+        first = moments.find_position(0)
+        last = moments.find_position(len(moments.positions) - 1)
         return MemoryView(
             begin=0,
             end=last - first + 1,
@@ -148,7 +148,7 @@ def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
         is_recorded = (borders[1:] > int(positions[0])) & begins_before_last
     else:
         is_recorded = np.zeros(len(borders) - 1, np.bool_)
-    amounts = np.where(is_recorded, moments.by_category(events), 0)
+    amounts = np.where(is_recorded, moments.sum_by_category(events), 0)
     return MemoryCells(events=events, amounts=amounts, inside=is_recorded)
 
 

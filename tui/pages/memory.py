@@ -496,8 +496,8 @@ class MemoryPage(ListPage):
             MEMORY,
             {"address": [f"{segment.address:#x}" for segment in segments]},
             size_bytes=[segment.size for segment in segments],
-            used_bytes=[int(placed.used[number]) for number in numbers],
-            hole_bytes=[int(placed.holes[number]) for number in numbers],
+            used_bytes=[int(placed.used_bytes[number]) for number in numbers],
+            hole_bytes=[int(placed.hole_bytes[number]) for number in numbers],
         )
 
     @staticmethod
@@ -536,8 +536,8 @@ def _draw_segment_row(
     segment_bytes = placed.segments[index].size
     texts = [
         size(segment_bytes),
-        percent(int(placed.used[index]), segment_bytes),
-        size(int(placed.holes[index])),
+        percent(int(placed.used_bytes[index]), segment_bytes),
+        size(int(placed.hole_bytes[index])),
         "",
     ]
     *figures, (blank, _) = style_row(SEGMENT_COLUMNS, texts, width)

@@ -138,7 +138,7 @@ def test_the_legend_names_the_categories_of_the_picture_wherever_the_cursor_is(
     assert len(categories(at_peak)) > 2
     assert categories(before) == categories(at_peak)
     moments, view = here(before)
-    amounts = moments.by_category(np.array([view.at]))[:, 0]
+    amounts = moments.sum_by_category(np.array([view.at]))[:, 0]
     assert np.count_nonzero(amounts) < len(categories(before))
 
 
@@ -357,14 +357,17 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
             block["size"] for block in held
         )
         asked = sum(block["requested_size"] for block in held)
-        assert (int(there.used[number]), int(there.holes[number])) == (asked, free)
+        assert (int(there.used_bytes[number]), int(there.hole_bytes[number])) == (
+            asked,
+            free,
+        )
         borders = np.linspace(one.address, one.address + one.size, 50).astype(np.int64)
-        assert int(there.by_category(number, borders).sum()) == asked
+        assert int(there.sum_by_category(number, borders).sum()) == asked
     shown = after(remembered(State(size=SIZE), path), *do("memory-map"))
     assert "in use" in drawn(shown)
     assert "the blocks in this segment" in laid_over(after(shown, *do("show")))
     kinds = {int(kind) for kind in there.category_numbers}
-    amounts = found.by_category(np.array([last]))[:, 0]
+    amounts = found.sum_by_category(np.array([last]))[:, 0]
     assert kinds == set(np.flatnonzero(amounts).tolist())
 
 
@@ -418,11 +421,11 @@ def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     train(machine, 2, leaking=MB)
     (found,) = opened(str(machine.write(tmp_path / "a.pickle", lost=20))).moments
     lives, events = found.history.allocations, len(found.history.events)
-    assert sum(map(len, found.kept[1])) <= events + len(lives)
+    assert sum(map(len, found.kept_moments.live)) <= events + len(lives)
     for event in range(-1, events):
         living = np.flatnonzero(lives.mark_live_after(event))
         assert sorted(found.find_live(event).tolist()) == living.tolist()
-        amounts = found.by_category(np.array([event]))[:, 0]
+        amounts = found.sum_by_category(np.array([event]))[:, 0]
         assert int(amounts.sum()) == int(found.history.allocated[event + 1])
     first, last = np.array([-1, 3, 9]), np.array([5, 3, events - 1])
     highest = found.find_highest_events(first, last).tolist()

@@ -77,9 +77,8 @@ class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
     history: History
     evidence: Evidence
     phases: Phases
-    category_numbers: (
-        Int64s  # of each of `history.allocations`, the number of its category
-    )
+    # Of each of `history.allocations`, the number of its category.
+    category_numbers: Int64s
 
 
 class _Step(NamedTuple):

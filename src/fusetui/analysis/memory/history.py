@@ -90,7 +90,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return which allocations are live after an event, or BEFORE."""
         return (self.allocated_at <= event) & (self.freed_at > event)
 
-    def live_bytes(self) -> Int64s:
+    def sum_live_bytes(self) -> Int64s:
         """Return the live bytes before the first event, then after each.
 
         E.g. if event 0 allocates 100 bytes and event 1 frees them: 0, 100, 0.
@@ -320,8 +320,8 @@ def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> His
     """
     segments = np.flatnonzero(snapshot.segments.device == device)
     allocations = _collect_allocations(snapshot, device, events)
-    allocated = allocations.until_requested.live_bytes()
-    active = allocations.until_free.live_bytes()
+    allocated = allocations.until_requested.sum_live_bytes()
+    active = allocations.until_free.sum_live_bytes()
     reserved = _compute_reserved_bytes(snapshot, segments, events)
     held_at_end = read_requested_bytes(snapshot.blocks, allocations.kept).sum()
     difference = int(allocated[-1] - held_at_end)
@@ -331,9 +331,11 @@ def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> His
     unrecorded = allocations.unrecorded
     if difference:
         unrecorded += _name_missing_events(events, unrecorded)
-    if _is_taken_twice(snapshot, segments, events) and _lacks(events, SEGMENT_GIVEN):
+    if _is_taken_twice(snapshot, segments, events) and _lacks_actions(
+        events, SEGMENT_GIVEN
+    ):
         unrecorded += (MemoryAction.SEGMENT_ALLOC,)
-    if (active > reserved).any() and _lacks(events, SEGMENT_TAKEN):
+    if (active > reserved).any() and _lacks_actions(events, SEGMENT_TAKEN):
         unrecorded += (MemoryAction.SEGMENT_FREE,)
 
     return History(
@@ -418,9 +420,9 @@ def _name_missing_events(
         ALLOC if no event allocates. Else both kinds of ends if no event frees, unless
         one of them is known to be missing.
     """
-    if _lacks(events, (MemoryAction.ALLOC,)):
+    if _lacks_actions(events, (MemoryAction.ALLOC,)):
         return (MemoryAction.ALLOC,)
-    if not unrecorded and _lacks(events, FREED):
+    if not unrecorded and _lacks_actions(events, FREED):
         return FREED
     return ()
 
@@ -464,9 +466,11 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
     return has_repeats or bool(np.isin(taken, addresses_at_end).any())
 
 
-def _lacks(events: MemoryEvents, actions: tuple[MemoryAction, ...]) -> bool:
+def _lacks_actions(events: MemoryEvents, actions: tuple[MemoryAction, ...]) -> bool:
     """Return whether there are events, but none of them has one of some actions."""
-    return len(events) > 0 and not np.isin(events.action, actions).any()
+    if not len(events):
+        return False
+    return not np.isin(events.action, actions).any()
 
 
 def _find_unrecorded_end(

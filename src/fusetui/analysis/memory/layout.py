@@ -381,7 +381,7 @@ def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
         history: The history of the device.
         event: The event, or BEFORE for the moment before the first one.
     """
-    log = segment_log(history)
+    log = prepare_segment_log(history)
     changes_then = int(np.searchsorted(log.events, event, side="right"))
     nearest = min(count for count in log.segments_after if count >= changes_then)
 
@@ -411,7 +411,7 @@ class SegmentLog(NamedTuple):
 
 
 @memo()
-def segment_log(history: History) -> SegmentLog:
+def prepare_segment_log(history: History) -> SegmentLog:
     """Return what is known about the segments of a device at each moment.
 
     A *segment* is a range of addresses that the allocator got from the device. At first
