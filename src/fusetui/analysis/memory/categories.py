@@ -53,22 +53,22 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
 
     phase: Int64s  # of each event a TrainingPhase
     run: Int64s  # of each event the number of its run
-    begin: Int64s  # the first event of each step of an optimizer
+    step_begin: Int64s  # the first event of each step of an optimizer
     # The first event after each of these steps. One more than the number of events for
     # a step that did not end.
-    end: Int64s
-    # The first event after each step of the program. Steps are those of its optimizer,
-    # else those of a profiler.
-    ends: Int64s
+    step_end: Int64s
+    # The first event after each step of the program that ended. Steps are those of its
+    # optimizer, else those of a profiler.
+    program_step_end: Int64s
 
-    def next_end(self, events: Int64s) -> Int64s:
+    def find_next_step_end(self, events: Int64s) -> Int64s:
         """Return for each event the end of the next optimizer step that begins after.
 
         The result is above the number of any event if no step follows.
         """
-        step = np.searchsorted(self.begin, events, side="right")
+        step = np.searchsorted(self.step_begin, events, side="right")
         never = len(self.phase) + 1
-        return at(self.end, step, missing=never)
+        return at(self.step_end, step, missing=never)
 
 
 class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
@@ -124,9 +124,9 @@ def determine_phases(history: History, evidence: Evidence) -> Phases:
     return Phases(
         phase=phase,
         run=group_numbers(begins_runs(phase)),
-        begin=np.array([step.begin for step in steps], np.int64),
-        end=np.array([step.end for step in steps], np.int64),
-        ends=np.array(program_ends, np.int64),
+        step_begin=np.array([step.begin for step in steps], np.int64),
+        step_end=np.array([step.end for step in steps], np.int64),
+        program_step_end=np.array(program_ends, np.int64),
     )
 
 
@@ -419,8 +419,8 @@ def _find_end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
     It is 0 for what was allocated before the first event or the first step.
     """
     # BEFORE (-1) is less than the begin of any step: no step has begun by then.
-    step = last_at_or_before(phases.begin, allocations.allocated_at)
-    return at(phases.end, step, missing=0)
+    step = last_at_or_before(phases.step_begin, allocations.allocated_at)
+    return at(phases.step_end, step, missing=0)
 
 
 def _mark_lasting_as_gradients(
@@ -452,7 +452,9 @@ def _mark_lasting_as_gradients(
     backward_ended = has_later_phase | no_later_failure
 
     is_cleared = _mark_freed_by_role(history, evidence, FrameRole.ZERO_GRAD)
-    outlives_step = allocations.freed_at >= phases.next_end(allocations.allocated_at)
+    outlives_step = allocations.freed_at >= phases.find_next_step_end(
+        allocations.allocated_at
+    )
 
     is_live_at_end = ~allocations.is_freed
     return np.where(is_live_at_end, backward_ended, is_cleared | outlives_step)
@@ -474,7 +476,7 @@ def _infer_gradients_by_stack(
     Returns:
         The new numbers of categories.
     """
-    complete_ends = phases.end[phases.end <= allocations.events]
+    complete_ends = phases.step_end[phases.step_end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
 
     is_unknown = category_numbers == UNKNOWN

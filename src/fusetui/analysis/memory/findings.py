@@ -102,7 +102,7 @@ def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     ended. What was there before the first event does not grow.
     """
     # The ends of LEAK_STEPS steps, and before them that of another one.
-    step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
+    step_ends = facts.phases.program_step_end[-(LEAK_STEPS + 1) :]
     if len(step_ends) < LEAK_STEPS:
         return
 
@@ -182,7 +182,9 @@ def _find_fragmentation(
     # `reserved` begins with what there was before the first event (BEFORE, -1).
     most_reserved = int(history.reserved.argmax()) - 1
     end = len(history.events) - 1
-    moments = [end] if most_reserved in (BEFORE, end) else [most_reserved, end]
+    moments = [end]
+    if most_reserved not in (BEFORE, end):
+        moments = [most_reserved, end]
 
     for event in moments:
         waste = measure_fragmentation(history, event)
@@ -241,7 +243,7 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     history = facts.history
     allocations = history.allocations
 
-    step_end = facts.phases.next_end(allocations.allocated_at)
+    step_end = facts.phases.find_next_step_end(allocations.allocated_at)
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
     is_step_over = step_end <= history.peak_index
@@ -366,13 +368,14 @@ def _compute_saving_at_peak(history: History, is_left_out: Flags, since: Int64s)
     events = len(history.events)
     sizes = allocations.size[is_left_out]
 
-    # What they hold: entry 0 is before the first event, entry n + 1 is after event n.
-    # One more entry takes what is not freed, or not left out, before the end.
-    first_without = np.minimum(since[is_left_out], events) + 1
-    first_freed = allocations.freed_at[is_left_out] + 1
-    gained = summed(first_without, sizes, events + 2)
-    lost = summed(first_freed, sizes, events + 2)
-    held = np.cumsum(gained - lost)[:-1]
+    # Moment 0 is before the first event, moment n + 1 is after event n. One more moment
+    # takes what is not freed, or not left out, before the end.
+    moments = events + 2
+    left_out_from = np.minimum(since[is_left_out], events) + 1
+    left_out_until = allocations.freed_at[is_left_out] + 1
+    begin_bytes = summed(left_out_from, sizes, moments)
+    end_bytes = summed(left_out_until, sizes, moments)
+    left_out_bytes = np.cumsum(begin_bytes - end_bytes)[:-1]
 
-    allocated_without = history.allocated - held
+    allocated_without = history.allocated - left_out_bytes
     return int(history.allocated.max() - allocated_without.max())

@@ -25,7 +25,7 @@ from fusetui.analysis.questions.process_groups import (
     ProcessGroup,
     make_process_group,
     read_process_groups,
-    world_size,
+    read_world_size,
 )
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
@@ -579,7 +579,7 @@ def _find_only_group(trace: Trace) -> ProcessGroup:
         return UNKNOWN_GROUP
     if groups:
         return groups[0]
-    return ProcessGroup(name="", ranks=(), size=world_size(trace.keys))
+    return ProcessGroup(name="", ranks=(), size=read_world_size(trace.keys))
 
 
 def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
