@@ -322,7 +322,10 @@ class _HangExplanation:
     @cached_property
     def _stuck_ranks(self) -> set[int]:
         """The ranks that still wait in a collective that all members issued alike."""
-        return {rank for doubt in self._stuck_collectives for rank in doubt.ranks}
+        stuck_ranks: set[int] = set()
+        for doubt in self._stuck_collectives:
+            stuck_ranks.update(doubt.ranks)
+        return stuck_ranks
 
     @cached_property
     def _ranks_in_mismatch(self) -> set[int]:
@@ -358,19 +361,20 @@ class _HangExplanation:
         return kept_waiting
 
     def _collect_ranks_waiting_for(self, origins: set[int]) -> set[int]:
-        """Add to some ranks all that wait for them, directly or through others.
+        """Return some ranks with all that wait for them, directly or through others.
 
         E.g. if 1 waits for 0, and 2 for 1, the rank 0 becomes the ranks 0, 1 and 2.
         """
-        reached = set(origins)
-        grows = True
-        while grows:
-            ranks_before = len(reached)
+        collected = set(origins)
+        has_grown = True
+        while has_grown:
+            ranks_before = len(collected)
             for blocked in self._blocked_ranks:
-                if not reached.isdisjoint(blocked.awaited):
-                    reached.update(blocked.ranks)
-            grows = len(reached) > ranks_before
-        return reached
+                waits_for_collected = not collected.isdisjoint(blocked.awaited)
+                if waits_for_collected:
+                    collected.update(blocked.ranks)
+            has_grown = len(collected) > ranks_before
+        return collected
 
     def _describe_collective_wait(
         self, collective: CollectiveKey, rows: Sequence[int]

@@ -133,11 +133,16 @@ class CollectiveGrid:
     def find_stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
         """Return the stack at which a rank issued a collective.
 
-        The innermost frame comes first. Returns () if the stack was not recorded.
+        The innermost frame comes first. Returns () if the stack was not recorded, or if
+        no dump has an entry of the collective.
         """
         row = self._find_entries(group, rank).find_row(number)
-        stack = UNKNOWN if row is None else int(self.job.entries.stack[row])
-        return () if stack == UNKNOWN else self.job.dumps.stacks[stack]
+        if row is None:
+            return ()
+        stack = int(self.job.entries.stack[row])
+        if stack == UNKNOWN:
+            return ()
+        return self.job.dumps.stacks[stack]
 
     def is_known(self, group: int, rank: int, number: int) -> bool:
         """Decide whether the dumps tell if a rank issued this collective."""

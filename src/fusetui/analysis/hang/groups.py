@@ -136,10 +136,15 @@ class JobDumps:
         is_newest = ends_runs(group[order], rank[order])
         newest_entries = order[is_newest]
 
-        members = map(
-            GroupMember, group[newest_entries].tolist(), rank[newest_entries].tolist()
-        )
-        return dict(zip(members, sequence[newest_entries].tolist(), strict=True))
+        newest_numbers: dict[GroupMember, int] = {}
+        for group_index, member_rank, number in zip(
+            group[newest_entries].tolist(),
+            rank[newest_entries].tolist(),
+            sequence[newest_entries].tolist(),
+            strict=True,
+        ):
+            newest_numbers[GroupMember(group_index, member_rank)] = number
+        return newest_numbers
 
     def lost_beginning(self, *ranks: int) -> bool:
         """Decide whether the dump of one of these ranks lacks its first entries.
@@ -213,9 +218,13 @@ class JobDumps:
         return _find_innermost_user_frame(self.dumps.ranks[dump].now)
 
     def _find_user_frame(self, stack: int) -> Frame | None:
-        """Return the line of a stack that a user knows; None if none was recorded."""
-        frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
-        return _find_innermost_user_frame(frames)
+        """Return the innermost frame of a stack outside of torch.
+
+        Returns None if no stack was recorded: its number is then UNKNOWN.
+        """
+        if stack == UNKNOWN:
+            return None
+        return _find_innermost_user_frame(self.dumps.stacks[stack])
 
     def _describe_progress(self, group_index: int) -> GroupProgress:
         """Describe how far the members of a process group came: the newest collective
@@ -295,14 +304,15 @@ class JobDumps:
         has members. If several differ, the most counts. Groups without an all_gather of
         known size are not in it.
         """
-        sizes: dict[int, int] = {}
+        member_counts: dict[int, int] = {}
         for gather in self._find_gathers():
             input_elements = self.dumps.tensors[gather.inputs].element_count
             output_elements = self.dumps.tensors[gather.outputs].element_count
             if input_elements and output_elements % input_elements == 0:
-                members = output_elements // input_elements
-                sizes[gather.group] = max(sizes.get(gather.group, 0), members)
-        return sizes
+                member_count = output_elements // input_elements
+                most_so_far = member_counts.get(gather.group, 0)
+                member_counts[gather.group] = max(most_so_far, member_count)
+        return member_counts
 
     def _find_gathers(self) -> list[_Gather]:
         """Find the distinct all_gathers among all entries.

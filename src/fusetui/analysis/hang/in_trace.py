@@ -185,9 +185,10 @@ def find_hang_in_trace(
     Returns:
         None if ranks wait in no collective.
     """
-    wait = next((wait for wait in answer.waits if not wait.is_p2p), None)
-    if wait is None:
+    waits_in_collectives = [wait for wait in answer.waits if not wait.is_p2p]
+    if not waits_in_collectives:
         return None
+    wait = waits_in_collectives[0]
     not_in_trace = InTrace(path=path, group=wait.group, sequence=wait.sequence)
 
     traced = _find_collectives_of_group(trace, wait.group)

@@ -47,12 +47,12 @@ def find_mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
 
     They come in the order of groups and numbers.
     """
-    every_mismatch = []
+    mismatches = []
     for rows in _find_suspicious_collectives(job):
         mismatch = _compare_ranks(job, rows)
         if mismatch is not None:
-            every_mismatch.append(mismatch)
-    return tuple(every_mismatch)
+            mismatches.append(mismatch)
+    return tuple(mismatches)
 
 
 def read_operation_kind(operation: str) -> str:

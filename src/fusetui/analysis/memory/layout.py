@@ -118,12 +118,13 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         Args:
             like: The segment to compare with.
         """
-        wanted = (like.pool, like.stream, like.is_large)
-        is_usable = [
-            (segment.pool, segment.stream, segment.is_large) == wanted
+        suitable_kind = (like.pool, like.stream, like.is_large)
+        is_suitable = [
+            (segment.pool, segment.stream, segment.is_large) == suitable_kind
             for segment in self.segments
         ]
-        return np.array(is_usable, np.bool_)[self.segment]
+        is_suitable_segment = np.array(is_suitable, np.bool_)
+        return is_suitable_segment[self.segment]
 
     def mark_segments_in_use(self) -> Flags:
         """Return for each segment whether a live allocation is in it."""
@@ -614,19 +615,18 @@ def measure_waste(history: History, event: int, placement: SegmentLayout) -> Was
         event: The event, or BEFORE for the moment before the first one.
         placement: The segments at that moment, with their free ranges.
     """
-    reserved = sum(segment.size for segment in placement.segments)
-    active = history.active_after(event)
-    holes = int(placement.size.sum())
-    rounding = reserved - holes - active
+    reserved_bytes = sum(segment.size for segment in placement.segments)
+    active_bytes = history.active_after(event)
+    hole_bytes = int(placement.size.sum())
+    rounding_bytes = reserved_bytes - hole_bytes - active_bytes
 
-    # An allocation outside of all segments contradicts them.
-    is_outside = (
-        placement.segment_of_allocation[history.occupied.mark_live_after(event)] < 0
-    )
-    if rounding < 0 or is_outside.any():
+    # A live allocation outside of all segments contradicts them.
+    is_live = history.occupied.mark_live_after(event)
+    is_outside = placement.segment_of_allocation[is_live] < 0
+    if rounding_bytes < 0 or is_outside.any():
         return Waste(
-            reserved_bytes=reserved,
-            active_bytes=active,
+            reserved_bytes=reserved_bytes,
+            active_bytes=active_bytes,
             rounding_bytes=None,
             split_bytes=None,
             cached_bytes=None,
@@ -637,15 +637,15 @@ def measure_waste(history: History, event: int, placement: SegmentLayout) -> Was
     # Holes in segments without any allocation are cached, all others are split.
     is_split = placement.mark_segments_in_use()[placement.segment]
     split_holes = placement.size[is_split]
-    split = int(split_holes.sum())
+    split_bytes = int(split_holes.sum())
 
     is_sure = not placement.slack.any() and not rounds_up_requests(history)
     return Waste(
-        reserved_bytes=reserved,
-        active_bytes=active,
-        rounding_bytes=rounding,
-        split_bytes=split,
-        cached_bytes=holes - split,
+        reserved_bytes=reserved_bytes,
+        active_bytes=active_bytes,
+        rounding_bytes=rounding_bytes,
+        split_bytes=split_bytes,
+        cached_bytes=hole_bytes - split_bytes,
         largest_bytes=int(split_holes.max(initial=0)),
         is_exact=is_sure and not _has_split_limit(history),
     )
@@ -681,16 +681,16 @@ def measure_fragmentation(history: History, event: int) -> Waste | None:
         return None
 
     hole_bytes = _measure_holes_before_blocks(placement)
-    total = int(hole_bytes.sum())
-    largest = int(hole_bytes.max(initial=0))
+    split_bytes = int(hole_bytes.sum())
+    largest_bytes = int(hole_bytes.max(initial=0))
 
     min_bytes = MIN_FRAGMENTED_SHARE * total_waste.reserved_bytes
-    is_large_share = min_bytes > 0 and total >= min_bytes
-    is_scattered = largest <= MAX_HOLE_SHARE * total
+    is_large_share = min_bytes > 0 and split_bytes >= min_bytes
+    is_scattered = largest_bytes <= MAX_HOLE_SHARE * split_bytes
     if not (is_large_share and is_scattered):
         return None
 
-    return replace(total_waste, split_bytes=total, largest_bytes=largest)
+    return replace(total_waste, split_bytes=split_bytes, largest_bytes=largest_bytes)
 
 
 def _measure_holes_before_blocks(placement: SegmentLayout) -> Int64s:

@@ -239,11 +239,12 @@ def measure_queue_delay_ns(trace: Trace, row: int) -> int | None:
     if launch == NO_ROW:
         return None
     launch_end_ns = int(trace.end[launch])
-    stream_busy_until_ns = min(_end_of_earlier_work(trace, row), int(trace.start[row]))
+    end_of_earlier_ns = _find_end_of_earlier_work(trace, row)
+    stream_busy_until_ns = min(end_of_earlier_ns, int(trace.start[row]))
     return max(0, stream_busy_until_ns - launch_end_ns)
 
 
-def _end_of_earlier_work(trace: Trace, row: int) -> int:
+def _find_end_of_earlier_work(trace: Trace, row: int) -> int:
     """Return when the work ends that started before a GPU event on its stream.
 
     If some of it overlaps, the stream has several tracks, and the latest end counts.

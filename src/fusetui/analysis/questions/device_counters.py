@@ -79,15 +79,17 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         has_begun = first_value >= 0
         still_holds = last_ns < self._holds_until[last_value]
-        has_no_gap = self._gaps_before[last_value] == self._gaps_before[first_value]
+        has_no_gap = (
+            self._gap_count_before[last_value] == self._gap_count_before[first_value]
+        )
         is_known = has_begun & still_holds & has_no_gap
 
         until_begin = self._integrate_until(begin, first_value)
         until_end = self._integrate_until(end, last_value)
         length_ns = end - begin
-        mean = (until_end - until_begin) / np.maximum(length_ns, 1)
+        mean_over_length = (until_end - until_begin) / np.maximum(length_ns, 1)
         value_at_begin = self.counter.value[first_value]
-        mean = np.where(length_ns > 0, mean, value_at_begin)
+        mean = np.where(length_ns > 0, mean_over_length, value_at_begin)
         return np.where(is_known, mean, np.nan)
 
     def _integrate_until(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
@@ -116,7 +118,7 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         return until
 
     @cached_property
-    def _gaps_before(self) -> Int64s:
+    def _gap_count_before(self) -> Int64s:
         """For each value, how many gaps lie before it. A gap begins when a value has
         been held for too long without a new one."""
         has_gap = self._holds_until[:-1] < self.counter.time[1:]

@@ -289,7 +289,8 @@ def group_kernels(
     grouping = GROUPINGS[by](trace, jobs)
     members = grouped(grouping.number, trace.start[rows])
     durations = summarize_durations(grouping.number, trace.dur[rows])
-    effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
+    is_kernel = np.isin(trace.gpu_rows, rows)
+    effective = effective_ns(trace)[is_kernel]
     work = _describe_work_of_groups(trace, jobs, effective, members)
 
     groups = []
@@ -471,7 +472,7 @@ def name_missing_group(by: str) -> str:
 
 
 def _describe_work_of_groups(
-    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
+    trace: Trace, jobs: Jobs, effective_times: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
     """Yield for each group of kernels the fields of KernelGroup about their work.
 
@@ -481,16 +482,16 @@ def _describe_work_of_groups(
     Args:
         trace: The trace.
         jobs: The kernels, with what each of them has to compute.
-        effective_ns: For how long each kernel runs while no earlier one of its
-            stream does.
+        effective_times: For how long each kernel runs while no earlier one of its
+            stream does, in ns.
         groups: The groups of kernels.
     """
     dur = trace.dur[jobs.rows]
     for effective, flop, moved, share, waves in zip(
-        groups.sums(effective_ns).tolist(),
+        groups.sums(effective_times).tolist(),
         _sum_known_amounts(jobs, groups, dur, "flop"),
         _sum_known_amounts(jobs, groups, dur, "bytes"),
-        _compute_shares_of_peak(trace, jobs, effective_ns, groups),
+        _compute_shares_of_peak(trace, jobs, effective_times, groups),
         _average_waves(jobs, groups),
         strict=True,
     ):
@@ -553,7 +554,7 @@ class _ShareOfPeak(NamedTuple):
 
 
 def _compute_shares_of_peak(
-    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
+    trace: Trace, jobs: Jobs, effective_times: Int64s, groups: Groups
 ) -> list[_ShareOfPeak]:
     """Compute how near to the peak rates of the device each group of kernels comes.
 
@@ -562,7 +563,7 @@ def _compute_shares_of_peak(
     Args:
         trace: The trace.
         jobs: The jobs of the kernels: what each has to compute, as far as it is known.
-        effective_ns: The effective time of each kernel, see busy.effective_ns.
+        effective_times: The effective time of each kernel, see busy.effective_ns.
         groups: The groups of kernels.
     """
     is_known = has_known_share(trace, jobs)
@@ -572,7 +573,7 @@ def _compute_shares_of_peak(
     for least, took, took_effectively, kernels, bound_by_memory in zip(
         _sum_flagged(groups, least_ns, is_known),
         _sum_flagged(groups, trace.dur[jobs.rows], is_known),
-        _sum_flagged(groups, effective_ns, is_known),
+        _sum_flagged(groups, effective_times, is_known),
         _count_flagged(groups, is_known),
         _count_flagged(groups, is_known & is_memory_bound),
         strict=True,
@@ -607,21 +608,21 @@ def _average_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
     return means
 
 
-def _sum_flagged(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
+def _sum_flagged(groups: Groups, amount: NDArray[Any], is_counted: Flags) -> list[Any]:
     """Add up an amount of the flagged kernels of each group.
 
     Args:
         groups: The groups of kernels.
         amount: The amount of each kernel.
-        where: A flag for each kernel: whether it counts.
+        is_counted: A flag for each kernel: whether it counts.
     """
-    sums: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
+    sums: list[Any] = groups.sums(np.where(is_counted, amount, 0)).tolist()
     return sums
 
 
-def _count_flagged(groups: Groups, where: Flags) -> list[int]:
-    """Count the flagged kernels of each group; `where` has a flag for each kernel."""
-    counts: list[int] = groups.sums(where.astype(np.int64)).tolist()
+def _count_flagged(groups: Groups, is_counted: Flags) -> list[int]:
+    """Count the flagged kernels of each group; there is a flag for each kernel."""
+    counts: list[int] = groups.sums(is_counted.astype(np.int64)).tolist()
     return counts
 
 

@@ -210,6 +210,7 @@ def find_nodes_of_replays(trace: Trace) -> list[Rows]:
     nodes_of_replays = [nodes[members] for members in by_replay.members_of_each()]
 
     def start_of_launch_call(nodes_of_replay: Rows) -> int:
+        """Return when the call that launched a replay starts."""
         call = trace.launch[nodes_of_replay[0]]
         return int(trace.start[call])
 

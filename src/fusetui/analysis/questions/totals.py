@@ -133,10 +133,10 @@ class KernelTotals(Sequence[KernelTotal]):
             trace.name[rows], trace.dur[rows]
         )
         names = [trace.names[key] for key in self._groups.keys.tolist()]
-        alphabetical = np.array(
-            sorted(range(len(names)), key=names.__getitem__), dtype=np.intp
-        )
-        # Equal totals stay in the order of names.
+        groups_by_name = sorted(range(len(names)), key=names.__getitem__)
+        alphabetical = np.array(groups_by_name, dtype=np.intp)
+
+        # The sort is stable: equal totals stay in the order of names.
         total_ns = self._columns["total_ns"][alphabetical]
         largest_first = np.argsort(-total_ns, kind="stable")
         self._order = alphabetical[largest_first]
