@@ -28,7 +28,7 @@ from fusetui.analysis.diff.work import NO_STEP, Work
 from fusetui.analysis.questions.chain import find_rows_starting_between
 from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import measure_self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Layer, Role
@@ -550,7 +550,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
     is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
     compiler_annotations = annotations[is_of_compiler]
 
-    self_times = self_ns(trace)
+    self_times = measure_self_ns(trace)
     return [
         _OverheadSlices(
             rows=ops, label_of=dispatch_name, ns=self_times[ops], adds_up=True

@@ -193,7 +193,7 @@ def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     return np.where(is_kernel, is_collective_kernel, is_copy_between_devices)
 
 
-def effective_ns(trace: Trace) -> Int64s:
+def measure_effective_ns(trace: Trace) -> Int64s:
     """Return how long each GPU event runs while no earlier event of its stream does.
 
     E.g. of kernels from 0 to 10 and from 6 to 15 ns on one stream, the first one takes

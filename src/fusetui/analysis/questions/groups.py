@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import effective_ns
+from fusetui.analysis.questions.busy import measure_effective_ns
 from fusetui.analysis.questions.totals import Spread, sum_op_groups, summarize_durations
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import legend_kind
@@ -83,7 +83,7 @@ class KernelGroup(Group, frozen=True, kw_only=True):
     # for which it is known, divided by the time that they took: by their durations, or
     # their effective ones (at most 1).
 
-    # See busy.effective_ns; less than the total if kernels of a stream overlap.
+    # See busy.measure_effective_ns; less than the total if kernels of a stream overlap.
     effective_ns: int
     flop: float | None  # of all kernels whose FLOP are known
     flop_ns: int  # the durations of those
@@ -290,7 +290,7 @@ def group_kernels(
     members = grouped(grouping.number, trace.start[rows])
     durations = summarize_durations(grouping.number, trace.dur[rows])
     is_kernel = np.isin(trace.gpu_rows, rows)
-    effective = effective_ns(trace)[is_kernel]
+    effective = measure_effective_ns(trace)[is_kernel]
     work = _describe_work_of_groups(trace, jobs, effective, members)
 
     groups = []
@@ -549,7 +549,9 @@ class _ShareOfPeak(NamedTuple):
 
     ns: int  # the durations of these kernels
     of_durations: float | None
-    of_effective: float | None  # of their effective times (busy.effective_ns); up to 1
+    of_effective: (
+        float | None
+    )  # of their effective times (busy.measure_effective_ns); up to 1
     bound: str | None  # what limits all of them, see `_find_common_bound`
 
 
@@ -563,7 +565,7 @@ def _compute_shares_of_peak(
     Args:
         trace: The trace.
         jobs: The jobs of the kernels: what each has to compute, as far as it is known.
-        effective_times: The effective time of each kernel, see busy.effective_ns.
+        effective_times: The effective time of each kernel, see busy.measure_effective_ns.
         groups: The groups of kernels.
     """
     is_known = has_known_share(trace, jobs)

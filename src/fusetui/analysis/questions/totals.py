@@ -232,7 +232,7 @@ def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[OpSums]:
     all_sums = []
     for total_ns, self_of_group_ns, gpu_of_group_ns, kernels_of_group in zip(
         groups.sums(np.where(is_outer, trace.dur[rows], 0)).tolist(),
-        groups.sums(self_ns(trace)[rows]).tolist(),
+        groups.sums(measure_self_ns(trace)[rows]).tolist(),
         groups.sums(np.where(is_outer, gpu_work.ns[rows], 0)).tolist(),
         groups.sums(np.where(is_outer, gpu_work.kernels[rows], 0)).tolist(),
         strict=True,
@@ -247,7 +247,7 @@ def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[OpSums]:
     return all_sums
 
 
-def self_ns(trace: Trace) -> Int64s:
+def measure_self_ns(trace: Trace) -> Int64s:
     """Return the duration of each slice minus that of its direct children.
 
     Children of one slice never overlap.
