@@ -36,13 +36,17 @@ LEAK_STEPS = 4
 """A leak is looked for in so many steps, the last ones."""
 
 MIN_GROWN_STEPS = 3
-"""Of these, in how many what leaks has grown."""
+"""In at least so many of these steps a leak must have grown."""
 
 MIN_NOT_NEEDED_SHARE = 0.05
-"""Of the peak, as the two below."""
+"""Gradients that are no longer needed are reported if without them the peak would be
+lower by at least this share of it."""
 
 MIN_OPTIMIZER_STATE_SHARE = 0.4
+"""The state of the optimizer is reported from this share of the peak on."""
+
 MIN_ACTIVATIONS_SHARE = 0.5
+"""Activations are reported from this share of the peak on."""
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):

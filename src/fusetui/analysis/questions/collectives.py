@@ -46,6 +46,8 @@ from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 KEPT_AS = "transfers"
+"""The name under which the args of collectives are kept beside the cache of a trace."""
+
 _COMMS_OP = lazy_pattern(r"record_param_comms\Z")
 _ANNOTATION = lazy_pattern(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
 ON_CPU = lazy_pattern(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
@@ -90,8 +92,10 @@ SIZES = "sizes of collectives (from the shapes of the inputs)"
 
 
 UNKNOWN: Final = -1
-"""A number of a collective is not known."""
+"""Stands for a number of a collective that is not known."""
+
 _NO_THREAD: Final = -1
+"""Stands for the thread of a launch that was not recorded."""
 
 
 class KnownCollective(msgspec.Struct, frozen=True):

@@ -14,10 +14,10 @@ from fusetui.text.patterns import lazy_pattern
 
 _RANK_IN_NAME = lazy_pattern(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
 _FILE_OF_TORCH = lazy_pattern(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+# Where the number of a rank comes from.
 RECORDED: Final = "distributedInfo"
 NAMED: Final = "file name"
 ORDERED: Final = "file order"
-"""Where the number of a rank comes from."""
 
 _MAX_RANKS: Final = 1 << 24  # in any job
 _MAX_TEXT_CHARACTERS: Final = 200
