@@ -118,7 +118,7 @@ def guesses_by_variant(
 def compare_guess(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
     """Return every term of a guess, with what was counted in the trace."""
     return tuple(
-        Guess(kind=kind, expected=count, found=counted.found(kind))
+        Guess(kind=kind, expected=count, found=counted.counts_of_kind(kind))
         for kind, count in expected.items()
     )
 

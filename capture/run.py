@@ -289,7 +289,7 @@ class Runner:
         kernels of the device."""
         counted = recorder.count_work(folder / f"{measured.name}.json.gz")
         is_of_device = counted.on_gpu == (self._device.kind == "cuda")
-        if not is_of_device or not any(counted.found("kernels")):
+        if not is_of_device or not any(counted.counts_of_kind("kernels")):
             raise EmptyTraceError(NO_KERNELS)
 
         recompilations = measured.recompilations
@@ -298,7 +298,7 @@ class Runner:
 
         return replace(
             measured,
-            kernels_per_step=counted.per_step("kernels"),
+            kernels_per_step=counted.mean_per_step("kernels"),
             recompilations=recompilations,
             guesses=compare_guess(self._guesses[measured.name], counted),
         )

@@ -203,12 +203,12 @@ def _finish_record(
     path = plain.with_name(f"{plain.name}.gz")
     recorder.compress_trace(plain, path, options.scrub)
     # The trace of a loop that ends early has one more step, which is not complete.
-    counted = recorder.count_work(path).first(session.recorded_steps)
+    counted = recorder.count_work(path).first_steps(session.recorded_steps)
     expected = guesses_by_variant(options.expect, [name])[name]
     measured = Measured(
         name=name,
         step_ns=step.summarize(session.durations_ns) if session.durations_ns else None,
-        kernels_per_step=counted.per_step("kernels"),
+        kernels_per_step=counted.mean_per_step("kernels"),
         files=(path.name,),
         guesses=compare_guess(expected, counted),
     )

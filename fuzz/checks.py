@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.analysis.questions.busy import measure_gpu_times, summarize_window
-from fusetui.analysis.questions.totals import self_ns, sum_gpu_work_under_rows
+from fusetui.analysis.questions.totals import measure_self_ns, sum_gpu_work_under_rows
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 
@@ -78,7 +78,7 @@ def check_nesting(trace: Trace) -> None:
     check((trace.end[inner] <= trace.end[over]).all(), "a child ends after its parent")
     check((trace.depth[inner] == trace.depth[over] + 1).all(), "depth of a child")
     check((trace.depth[trace.parent < 0] == 0).all(), "depth of a root")
-    check((self_ns(trace) >= 0).all(), "children overlap")
+    check((measure_self_ns(trace) >= 0).all(), "children overlap")
     expected = _subtree_ends(trace)
     check((trace.end_row == expected).all(), "end of a subtree")
     flat = np.array([t.layer is Layer.STREAM for t in trace.tracks] or [False])[
@@ -108,7 +108,7 @@ def check_links(trace: Trace) -> None:
     )
     ops = trace.op[trace.op >= 0]
     check((trace.role[ops] == Role.OP).all(), "an op that is none")
-    kernels = sum_gpu_work_under_rows(trace)[1]
+    kernels = sum_gpu_work_under_rows(trace).kernels
     check(
         (kernels >= 0).all() and kernels.max(initial=0) <= len(trace),
         "kernels under an op",

@@ -25,8 +25,8 @@ from fusetui.analysis.questions.busy import summarize_window
 from fusetui.analysis.questions.chain import (
     find_launch_chain,
     find_launched_gpu_rows,
-    launch_latency_ns,
-    queue_delay_ns,
+    measure_launch_latency_ns,
+    measure_queue_delay_ns,
 )
 from fusetui.analysis.questions.computing import count_kinds_by_step
 from fusetui.analysis.questions.summary import summary
@@ -135,7 +135,7 @@ def ask_check(trace: Trace) -> None:
     )
     check(len(guesses) == len(KINDS), "guesses")
     for kind in KINDS:
-        counted.per_step(kind)
+        counted.mean_per_step(kind)
 
 
 def ask_counters(trace: Trace) -> None:
@@ -188,10 +188,10 @@ def ask_rows(trace: Trace, rnd: Random) -> None:
         under = find_launched_gpu_rows(trace, row)
         check((np.diff(trace.start[under]) >= 0).all(), "launched in order")
         check(
-            (launch_latency_ns(trace, row) is None) == (trace.launch[row] < 0),
+            (measure_launch_latency_ns(trace, row) is None) == (trace.launch[row] < 0),
             "latency",
         )
-        check((queue_delay_ns(trace, row) or 0) >= 0, "a negative delay")
+        check((measure_queue_delay_ns(trace, row) or 0) >= 0, "a negative delay")
         _shown(describe_work(trace, row))
         _shown("\n".join(remarks(trace, row)))
         check(isinstance(trace.args_of(row), dict), "args")

@@ -168,11 +168,11 @@ def opened(path: str) -> MemorySide:
     """Read a memory snapshot and return it with the allocations over time on each
     device. Raise TraceError if it cannot be read or has no device."""
     from fusetui.analysis.memory.answer import derive_memory_facts
-    from fusetui.analysis.memory.moments import moments
+    from fusetui.analysis.memory.moments import prepare_moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
     devices = derive_memory_facts(read_snapshot(path))
-    device_moments = tuple(moments(facts) for facts in devices)
+    device_moments = tuple(prepare_moments(facts) for facts in devices)
     if not device_moments:
         raise CannotReadError(f"{path} holds no memory of any device.")
     return MemorySide(path, short_label(path), device_moments)

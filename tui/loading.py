@@ -518,7 +518,7 @@ def load_dumps(
 ) -> None:
     """Read flight-recorder dumps of a job, and post which ranks hang and why. Where no
     dump can be read, post the reason."""
-    from fusetui.analysis.hang.grid import grid_of  # many modules
+    from fusetui.analysis.hang.grid import make_collective_grid  # many modules
     from fusetui.trace.flight.reading import read_dumps
 
     def progressed(done: int, total: int) -> None:
@@ -529,7 +529,7 @@ def load_dumps(
     with suppress(CancelledError):
         dumps = read_dumps(asked.paths, progressed)
         if dumps.ranks:
-            grid = grid_of(dumps)
+            grid = make_collective_grid(dumps)
             post(partial(hang.arrived, paths=asked.paths, grid=grid))
         else:
             post(partial(hang.failed, sentence=dumps.unread[0].reason))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fusetui.analysis.questions.busy import measure_gpu_times
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import measure_self_ns
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.categories import Layer
@@ -49,7 +49,7 @@ def test_children_of_traces_lie_within_their_parents(trace: Trace) -> None:
     assert (trace.end[parent] >= trace.end[inside]).all()
     assert ((parent < inside) & (inside < trace.end_row[parent])).all()
     assert (trace.depth[inside] == trace.depth[parent] + 1).all()
-    assert (self_ns(trace) >= 0).all()
+    assert (measure_self_ns(trace) >= 0).all()
 
 
 def test_streams_are_flat(trace: Trace) -> None:

@@ -13,7 +13,7 @@ from tests.flight_dumps import Job
 from textual.strip import Strip
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.hang.grid import grid_of
+from fusetui.analysis.hang.grid import make_collective_grid
 from fusetui.trace import Trace
 from fusetui.trace.flight.reading import read_dumps
 from fusetui.trace.model.report import never
@@ -81,7 +81,7 @@ def dumps_of_two_groups(folder: Path) -> HangShown:
         job.everywhere(group="pair")
     job.issue(0, over=False)
     paths = job.write(folder)
-    return make_first_view(paths, grid_of(read_dumps(paths)))
+    return make_first_view(paths, make_collective_grid(read_dumps(paths)))
 
 
 def explained(state: State) -> State:

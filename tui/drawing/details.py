@@ -14,11 +14,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import (
-    ancestors,
     find_launch_chain,
     is_gpu_event,
-    launch_latency_ns,
-    queue_delay_ns,
+    list_ancestors,
+    measure_launch_latency_ns,
+    measure_queue_delay_ns,
     sum_launched_gpu_rows,
 )
 from fusetui.analysis.questions.device_counters import DeviceCounter
@@ -656,7 +656,7 @@ def _describe_graph_capture(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if not is_joined(trace, row):
         return ""
     capturing_call = int(trace.asked[row])
-    calls = [capturing_call, *ancestors(trace, capturing_call)]
+    calls = [capturing_call, *list_ancestors(trace, capturing_call)]
     return f"captured by {_join_names(trace, calls, glyphs)}   "
 
 
@@ -719,12 +719,12 @@ def _describe_latency(trace: Trace, row: int) -> str:
     earlier`. If its stream was busy with other work in the meantime, that time is
     added. A launch after the start means that the clocks of CPU and GPU differ, which
     the text says."""
-    latency_ns = launch_latency_ns(trace, row) or 0
+    latency_ns = measure_launch_latency_ns(trace, row) or 0
     starts_before_launch = latency_ns < 0
     if starts_before_launch:
         return f"{duration(-latency_ns)} later (the clocks differ)"
     latency_text = f"{duration(latency_ns)} earlier"
-    queued_ns = queue_delay_ns(trace, row)
+    queued_ns = measure_queue_delay_ns(trace, row)
     # of a part of a trace, what kept the stream busy may be in the rest
     if queued_ns and not trace.report.prefix:
         latency_text += f" (for {duration(queued_ns)} the stream was busy)"

@@ -158,8 +158,8 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         for failure in _find_failures(self.moments):
             if failure - window.zero in in_window:
                 yield failure - window.zero, ("!", "bad")
-        cursor = self.moments.position(self.at) - window.zero
-        next_event = self.moments.position(self.at + 1) - window.zero
+        cursor = self.moments.find_position(self.at) - window.zero
+        next_event = self.moments.find_position(self.at + 1) - window.zero
         # no event lies between this cursor and the window, which begins with its memory
         is_before_first_event = cursor < window.begin <= next_event
         if cursor in in_window or is_before_first_event:
@@ -256,8 +256,8 @@ def legend(
     change while the cursor moves. Those that are never used there are left out.
     """
     begin = window.zero + window.begin
-    most_in_picture = moments.most_of_categories(begin, window.zero + window.end)
-    amounts = moments.by_category(np.array([event]))[:, 0].tolist()
+    most_in_picture = moments.find_most_of_categories(begin, window.zero + window.end)
+    amounts = moments.sum_by_category(np.array([event]))[:, 0].tolist()
     entries = []
     for category in _sort_categories(most_in_picture):
         amount = amounts[category]
@@ -291,8 +291,8 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
     if row.life != NO_LIFE:
         return describe_lifetime(moments, row.life, zero)
     if moments.is_of_trace:
-        return short_place(moments.place_of(row.stack) or row.name)
-    frames = moments.frames(row.stack)
+        return short_place(moments.describe_stack(row.stack) or row.name)
+    frames = moments.list_frames(row.stack)
     shown_frames = _filter_python_frames(frames) or frames
     frame_places = [_format_frame(frame).rpartition("/")[2] for frame in shown_frames]
     return " < ".join(frame_places) or NO_STACK
@@ -334,7 +334,7 @@ def segment_cells(
     borders = edges(
         segment_range.address, segment_range.address + segment_range.size, width
     )
-    bytes_of_category = placed.by_category(segment, borders)  # [categories, cells]
+    bytes_of_category = placed.sum_by_category(segment, borders)  # [categories, cells]
     used_bytes = bytes_of_category.sum(axis=0)
     cell_bytes = np.maximum(np.diff(borders), 1)
     fill_levels = np.ceil(used_bytes / cell_bytes * glyphs.top)
@@ -352,7 +352,7 @@ def about_segment(
     A segment is a range that the allocator got from the device. The largest allocations
     come first, at most MAX_LISTED of them.
     """
-    rows, kinds = placed.inside(segment)
+    rows, kinds = placed.list_blocks(segment)
     bytes_of_row = moments.history.occupied.size[rows]
     heading = wrap_marked_text(_describe_segment_use(placed, segment), width - 2)
     lines = [Said(f" {line}", "plain") for line in heading]
@@ -368,8 +368,8 @@ def about_segment(
 def _describe_segment_use(placed: PlacedBlocks, segment: int) -> str:
     """Return one line about a segment: what it is, how many bytes and allocations are
     in use, and its holes."""
-    rows, _ = placed.inside(segment)
-    used_bytes = size(int(placed.used[segment]))
+    rows = placed.list_blocks(segment).rows
+    used_bytes = size(int(placed.used_bytes[segment]))
     use_text = f"{used_bytes} in {plural(len(rows), 'allocation')}"
     segment_text = _format_segment(placed.segments[segment])
     return f"{segment_text}: {use_text}, {_describe_holes(placed, segment)}"
@@ -393,7 +393,7 @@ def _describe_placed_allocation(moments: Moments, row: int, base: int) -> str:
     addresses."""
     occupied = moments.history.occupied
     offset = int(occupied.address[row]) - base
-    place = short_place(moments.place_of(int(occupied.stack[row])) or NO_STACK)
+    place = short_place(moments.describe_stack(int(occupied.stack[row])) or NO_STACK)
     bytes_text = size(int(occupied.size[row]))
     return f"   {bytes_text} at +{size(offset)}: {place}"
 
@@ -447,7 +447,7 @@ def about(
         width: The cells of a line.
         every: Whether to add the frames of C++, and to show paths in full.
     """
-    frames = moments.frames(stack) if stack != ANY_STACK else ()
+    frames = moments.list_frames(stack) if stack != ANY_STACK else ()
     is_allocation = row.life != NO_LIFE
     if is_allocation:
         texts = _describe_allocation(moments, row.life, zero)
@@ -523,7 +523,7 @@ def _format_holder_name(moments: Moments, row: MemoryRow) -> str:
     op, and the holder it belongs to. It may contain characters that must not be
     printed."""
     if moments.is_of_trace and row.level:
-        return f"{moments.place_of(row.stack)} in {row.name}"
+        return f"{moments.describe_stack(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
@@ -541,7 +541,7 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     history = moments.history
     lives = history.allocations
     if moments.is_of_trace:
-        kind = moments.place_of(int(lives.stack[life]))
+        kind = moments.describe_stack(int(lives.stack[life]))
     else:
         kind = CATEGORIES[int(moments.category_numbers[life])]
     bytes_ = int(lives.size[life])
@@ -552,7 +552,7 @@ def _describe_allocation(moments: Moments, life: int, zero: int) -> Iterator[str
     freed_at = int(lives.freed_at[life])
     if freed_at >= lives.events:  # it was never freed
         return
-    place = moments.place_of(int(history.events.stack[freed_at]))
+    place = moments.describe_stack(int(history.events.stack[freed_at]))
     if place:
         yield f"freed in {short_place(place)}"
     else:

@@ -58,24 +58,25 @@ class HangShown(msgspec.Struct, frozen=True, eq=False):
     def at(self, number: int) -> HangShown:
         """Return the page with the collective `number` selected, or the nearest one if
         the group has none with that number."""
-        return replace(self, number=self.grid.numbers(self.group).nearest(number))
+        return replace(self, number=self.grid.number_range(self.group).nearest(number))
 
     def in_group(self, group: int) -> HangShown:
         """Return the page with another process group shown, given its index. Its newest
         collective is selected."""
-        numbers = self.grid.numbers(group)
+        numbers = self.grid.number_range(group)
         return replace(self, group=group, number=numbers.last, left=numbers.first)
 
     def columns(self, width: int) -> range:
         """Return the numbers of the collectives that are visible in `width` columns."""
         return range(
-            self.left, min(self.left + width, self.grid.numbers(self.group).last + 1)
+            self.left,
+            min(self.left + width, self.grid.number_range(self.group).last + 1),
         )
 
     def in_sight(self, width: int) -> HangShown:
         """Return the page scrolled sideways, so that the selected collective is in one
         of `width` columns. It scrolls as little as possible."""
-        first_number = self.grid.numbers(self.group).first
+        first_number = self.grid.number_range(self.group).first
         smallest_left = max(first_number, self.number - width + 1)
         left = max(smallest_left, min(self.left, self.number))
         return self if left == self.left else replace(self, left=left)

@@ -18,7 +18,11 @@ from fusetui.analysis.questions.groups import (
     group_by_module,
     name_missing_group,
 )
-from fusetui.analysis.questions.totals import Spread, self_ns, summarize_durations
+from fusetui.analysis.questions.totals import (
+    Spread,
+    measure_self_ns,
+    summarize_durations,
+)
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kinds import legend_kind, searched_kinds
 from fusetui.gpu.roofline.inputs import NS
@@ -412,7 +416,7 @@ def _build_table_of_other_work(trace: Trace) -> KernelTable:
         number=trace.name[rows],
         identify=lambda number: {"name": trace.names[number]},
     )
-    ns_of_row = trace.dur if accelerator else self_ns(trace)
+    ns_of_row = trace.dur if accelerator else measure_self_ns(trace)
     return _build_table(trace, role, "name", rows, by_name, ns_of_row)
 
 

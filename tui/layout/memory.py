@@ -59,8 +59,8 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
             ]
             device = peaks.index(max(peaks))
         moments = self.moments[device]
-        first = moments.position(0)
-        last = moments.position(len(moments.positions) - 1)
+        first = moments.find_position(0)
+        last = moments.find_position(len(moments.positions) - 1)
         return MemoryView(
             begin=0,
             end=last - first + 1,
@@ -142,13 +142,13 @@ def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
     # the last event before each edge of a cell, -1 before all events
     event_before = np.searchsorted(positions, borders, side="left") - 1
     # of each cell, from the event before it to its last one
-    events = moments.highest(event_before[:-1], event_before[1:])
+    events = moments.find_highest_events(event_before[:-1], event_before[1:])
     if len(positions):
         begins_before_last = borders[:-1] <= int(positions[-1])
         is_recorded = (borders[1:] > int(positions[0])) & begins_before_last
     else:
         is_recorded = np.zeros(len(borders) - 1, np.bool_)
-    amounts = np.where(is_recorded, moments.by_category(events), 0)
+    amounts = np.where(is_recorded, moments.sum_by_category(events), 0)
     return MemoryCells(events=events, amounts=amounts, inside=is_recorded)
 
 
@@ -279,7 +279,7 @@ def _compare_holders(
 def _measure_holders(moments: Moments, by: str, event: int) -> dict[str, int]:
     """Return the bytes that each holder of memory has after an event, by its name. `by`
     is the grouping, such as "code"."""
-    held = moments.held(by, event)
+    held = moments.group_by_holder(by, event)
     names = [moments.names[number] for number in held.number.tolist()]
     return dict(zip(names, held.bytes.tolist(), strict=True))
 
@@ -302,7 +302,7 @@ def _generate_rows(
     """
     from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
-    for holder in _iterate_groups(moments.held(by, event)):
+    for holder in _iterate_groups(moments.group_by_holder(by, event)):
         name = moments.names[holder.number]
         is_counted = not (moments.is_of_trace and name == BEFORE_RECORDING)
         yield MemoryRow(
@@ -335,7 +335,7 @@ def _generate_stack_rows(
     """
     name = moments.names[holder]
     skips_stacks = moments.is_of_trace and by == "op"
-    for stack in _iterate_groups(moments.stacks(by, holder, event)):
+    for stack in _iterate_groups(moments.group_by_stack(by, holder, event)):
         if not skips_stacks:
             yield MemoryRow(
                 level=1,
@@ -346,7 +346,7 @@ def _generate_stack_rows(
                 stack=stack.number,
             )
         if skips_stacks or (name, stack.number) in opened:
-            lives = moments.allocations(by, holder, stack.number, event).tolist()
+            lives = moments.list_allocations(by, holder, stack.number, event).tolist()
             yield from _generate_allocation_rows(moments, name, stack.number, lives)
 
 

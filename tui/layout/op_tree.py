@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.totals import (
     mark_nested_in_same_name,
-    self_ns,
+    measure_self_ns,
     sum_gpu_work_under_rows,
     sum_over_subtrees,
 )
@@ -507,7 +507,7 @@ def _collect_amounts(
     amounts = {
         "GPU": under.gpu_ns,
         "total": trace.dur,
-        "self": self_ns(trace),
+        "self": measure_self_ns(trace),
         "kernels": under.kernels,
     }
     if mode == "each":

@@ -178,7 +178,7 @@ class HangPage(ListPage):
         last_places = []
         for index in range(len(members)) if rows is None else rows:
             rank = members[index]
-            last_call = shown.grid.last_of(rank)
+            last_call = shown.grid.find_last_issued(rank)
             ranks.append(rank)
             newest.append(_none_if_unknown(shown.progress.newest[index]))
             last_operations.append(last_call.operation if last_call else "")
@@ -224,7 +224,7 @@ def _draw_rank_row(shown: HangShown, index: int, width: int) -> list[Styled]:
         (f"{newest_text:>{NEWEST_CELLS - 1}} ", "plain"),
     ]
     numbers = shown.columns(count_grid_columns(width))
-    calls = shown.grid.calls(shown.group, rank, numbers)
+    calls = shown.grid.list_calls(shown.group, rank, numbers)
     for number, call in zip(numbers, calls, strict=True):
         is_selected = number == shown.number
         token = SELECTED if is_selected else layout.token(call)
@@ -269,7 +269,7 @@ def _describe_group(shown: HangShown) -> str:
     name = printable(name_group(shown.progress.group))
     place_of_group = f"{shown.group + 1} of {len(shown.grid.groups)}"
     members = plural(len(shown.progress.members), "member")
-    number_range = shown.grid.numbers(shown.group)
+    number_range = shown.grid.number_range(shown.group)
     collectives = (
         f"collectives {count(number_range.first)} to {count(number_range.last)}"
     )
@@ -306,11 +306,11 @@ def _describe_call(shown: HangShown, rank: int) -> list[str]:
 
     grid = shown.grid
     lines = describe_call(
-        issued=grid.issued(shown.group, rank, shown.number),
-        wait=grid.wait(shown.group, shown.number),
+        issued=grid.find_issued(shown.group, rank, shown.number),
+        wait=grid.find_wait(shown.group, shown.number),
         rank=rank,
         is_known=grid.is_known(shown.group, rank, shown.number),
-        last=grid.last_of(rank),
+        last=grid.find_last_issued(rank),
     )
     return [printable(line) for line in lines]
 
@@ -320,7 +320,7 @@ def _list_stack_frames(shown: HangShown, rank: int) -> list[str]:
     innermost first."""
     from fusetui.report.hang import format_frame
 
-    frames = shown.grid.stack(shown.group, rank, shown.number)
+    frames = shown.grid.find_stack(shown.group, rank, shown.number)
     return [f"  {printable(format_frame(frame))}" for frame in frames]
 
 
@@ -336,7 +336,7 @@ def _go_to_end(state: State, *, is_last: bool) -> State:
     """Select the first collective that the dumps still hold of the group, or the newest
     (`is_last`)."""
     shown = shown_hang(state)
-    numbers = shown.grid.numbers(shown.group)
+    numbers = shown.grid.number_range(shown.group)
     number = numbers.last if is_last else numbers.first
     return replace(state, hang=shown.at(number))
 

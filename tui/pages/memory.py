@@ -440,7 +440,7 @@ class MemoryPage(ListPage):
             return row.stack
         moments, view = here(state)
         holder = moments.names.index(row.name)
-        stacks = moments.stacks(memory_of(state).by, holder, view.at)
+        stacks = moments.group_by_stack(memory_of(state).by, holder, view.at)
         return int(stacks.number[0])
 
     def chosen(self, state: State, index: int) -> Outcome:
@@ -496,8 +496,8 @@ class MemoryPage(ListPage):
             MEMORY,
             {"address": [f"{segment.address:#x}" for segment in segments]},
             size_bytes=[segment.size for segment in segments],
-            used_bytes=[int(placed.used[number]) for number in numbers],
-            hole_bytes=[int(placed.holes[number]) for number in numbers],
+            used_bytes=[int(placed.used_bytes[number]) for number in numbers],
+            hole_bytes=[int(placed.hole_bytes[number]) for number in numbers],
         )
 
     @staticmethod
@@ -536,8 +536,8 @@ def _draw_segment_row(
     segment_bytes = placed.segments[index].size
     texts = [
         size(segment_bytes),
-        percent(int(placed.used[index]), segment_bytes),
-        size(int(placed.holes[index])),
+        percent(int(placed.used_bytes[index]), segment_bytes),
+        size(int(placed.hole_bytes[index])),
         "",
     ]
     *figures, (blank, _) = style_row(SEGMENT_COLUMNS, texts, width)
@@ -555,10 +555,10 @@ def _can_open(row: MemoryRow) -> bool:
 def place_rectangles(state: State) -> PlacedBlocks:
     """Return the segments of the allocator and the blocks in them, at the moment under
     the cursor."""
-    from fusetui.analysis.memory.moments import placed
+    from fusetui.analysis.memory.moments import locate_blocks
 
     moments, view = here(state)
-    return placed(moments, view.at)
+    return locate_blocks(moments, view.at)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)

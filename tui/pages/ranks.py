@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.process_groups import infer_rank, world_size
+from fusetui.analysis.questions.process_groups import infer_rank, read_world_size
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import Unit, count, duration, plural, unit_of
 from fusetui.text.printable import printable
@@ -289,10 +289,10 @@ STANDS_OUT = "*"
 def _describe_single_rank(trace: Trace) -> str:
     """Return a sentence that says why the page is empty beside one open trace: it is of
     one rank of a job, or of no job with several ranks."""
-    ranks = world_size(trace.keys)
+    ranks = read_world_size(trace.keys)
     if ranks < MIN_RANKS:
         return NO_JOB
-    rank, _ = infer_rank(trace.keys, trace.report.path)
+    rank = infer_rank(trace.keys, trace.report.path).rank
     number = f"rank {rank}" if rank >= 0 else "one rank"
     return f"This trace is {number} of {count(ranks)}. {OPEN_ALL}"
 

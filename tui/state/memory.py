@@ -115,7 +115,7 @@ def window(state: State, index: int | None = None) -> Window:
     index = shown.active if index is None else index
     if why_apart(state, index):
         view = shown.views[index]
-        zero = shown.moments(index).position(0)
+        zero = shown.moments(index).find_position(0)
         return Window(zero, view.begin, view.end, is_shared=False)
     side = state.side
     zero = side.trace.epoch_ns + side.origin  # ns since 1970
@@ -161,7 +161,9 @@ def describe_allocations(state: State, row: int) -> str:
         return ""
     first_event = int(np.searchsorted(times, begin))
     stop_event = int(np.searchsorted(times, end, side="right"))
-    number, allocated_bytes, left_bytes = moments.allocated_in(first_event, stop_event)
+    number, allocated_bytes, left_bytes = moments.sum_allocated_between(
+        first_event, stop_event
+    )
     where = f"({printable(moments.title)}, any thread)"
     text = f"{plural(number, 'allocation')} meanwhile {where}"
     if number:
@@ -211,7 +213,7 @@ def step(state: State, by: int) -> State:
     event = max(first_event, min(view.at + by, last_event))
     stepped_state = change_view(state, at=event)
     shown_window = window(state)
-    position = moments.position(event) - shown_window.zero
+    position = moments.find_position(event) - shown_window.zero
     if shown_window.begin <= position < shown_window.end:
         return stepped_state
     span = shown_window.end - shown_window.begin
@@ -227,7 +229,7 @@ def zoom(state: State, part: int, of: int) -> State:
     span = old_window.end - old_window.begin
     least_span = MIN_SPAN_NS if len(moments.times) else 2
     new_span = max(least_span, span * part // of)
-    cursor = moments.position(view.at) - old_window.zero - old_window.begin
+    cursor = moments.find_position(view.at) - old_window.zero - old_window.begin
     cursor = max(0, min(cursor, span))
     new_cursor = cursor * new_span // span  # from the begin of the new window
     begin = old_window.begin + cursor - new_cursor
@@ -253,8 +255,8 @@ def _largest_window(state: State) -> Window:
     have one time axis."""
     moments = here(state).moments
     shown_window = window(state)
-    last_position = moments.position(len(moments.positions) - 1)
-    begin = moments.position(0) - shown_window.zero
+    last_position = moments.find_position(len(moments.positions) - 1)
+    begin = moments.find_position(0) - shown_window.zero
     end = last_position + 1 - shown_window.zero
     if shown_window.is_shared:
         begin = min(begin, state.side.begin)

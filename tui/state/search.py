@@ -146,7 +146,7 @@ def _search_at_once(trace: Trace, text: str) -> SearchHits | None:
     name contains. Raise WrongQueryError for a wrong query.
     """
     query = parse(text)
-    if not query.is_quick or len(trace) > MAX_SLICES_AT_ONCE:
+    if not query.needs_only_names or len(trace) > MAX_SLICES_AT_ONCE:
         return None
     rows = search(trace, collect_name_texts(trace), query)
     if len(rows):
@@ -179,7 +179,7 @@ def _show_first_hit(state: State, found: SearchHits) -> State:
         reason = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing found for {found.text}{reason}"))
     hits = Hits(found.text, state.active, rows, searched=True)
-    if parse(found.text).is_of_longest:
+    if parse(found.text).asks_for_longest:
         hits = replace(hits, at=int(trace.dur[rows].argmax()))
     else:
         hits = hits.nearest(trace, state.view.begin + state.side.origin)

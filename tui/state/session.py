@@ -531,7 +531,7 @@ def _repeat_search(
     trace = sides[hits.side].trace
     try:
         query = parse(hits.what)
-        if not query.is_quick:
+        if not query.needs_only_names:
             return None
         found_rows = search(trace, collect_name_texts(trace), query)
     except WrongQueryError:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.note import CUT_FROM, Whole
+from fusetui.analysis.questions.note import CUT_FROM, WholeTrace
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import describe_remarks, load, secret_notices
 from fusetui.commands.sources import one_trace
@@ -105,7 +105,7 @@ def run_perfetto(args: Namespace) -> int:
     return code
 
 
-def _describe_whole(trace: Trace, part: Excerpt, name: str) -> Whole:
+def _describe_whole(trace: Trace, part: Excerpt, name: str) -> WholeTrace:
     """Return what a part says of the trace that it was cut from: its name, and where
     the part lies in it, in ns.
 
@@ -120,7 +120,7 @@ def _describe_whole(trace: Trace, part: Excerpt, name: str) -> Whole:
             devices.identities, devices.latency_ns.tolist(), strict=True
         ):
             latency_ns_of_device[str(device.pid)] = ns
-    return Whole(
+    return WholeTrace(
         name,
         part.begin_ns - trace.begin_ns,
         part.end_ns - trace.begin_ns,

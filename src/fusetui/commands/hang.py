@@ -67,10 +67,10 @@ def _find_in_trace(answer: HangAnswer, dumps: FlightDumps, path: str) -> InTrace
     """Return where a trace of the job has the collective at which the dumps stop, or
     why it does not show it. None if no rank waits. Raises CannotReadError for the
     trace."""
-    from fusetui.analysis.hang.in_trace import in_trace
+    from fusetui.analysis.hang.in_trace import find_hang_in_trace
     from fusetui.commands.loading import load
 
-    return in_trace(answer, dumps, load(path).trace, path)
+    return find_hang_in_trace(answer, dumps, load(path).trace, path)
 
 
 def _read_dumps(paths: Sequence[str]) -> FlightDumps:

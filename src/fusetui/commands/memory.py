@@ -83,10 +83,10 @@ def _print_trace_memory(args: Namespace) -> int:
 
 def _print_comparison(args: Namespace, a: MemoryAnswer, b: MemoryAnswer) -> None:
     """Print how the memory of two snapshots differs, as JSON or as text."""
-    from fusetui.analysis.memory.answer import versus
+    from fusetui.analysis.memory.answer import compare_snapshots
     from fusetui.report.memory import format_comparison
 
-    both = versus(a, b, args.by)
+    both = compare_snapshots(a, b, args.by)
     if args.json:
         emit_json(both)
     else:

@@ -16,7 +16,7 @@ from fusetui.analysis.memory.answer import (
     MemoryChange,
     MemoryRank,
     Totals,
-    rows_of_grouping,
+    index_rows_by_holder,
 )
 from fusetui.analysis.memory.findings import MemoryFinding
 from fusetui.analysis.memory.of_trace import TracedMemory
@@ -216,7 +216,7 @@ def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table of who holds the memory of a device at the moment,
     grouped by `by`. The share is None if nothing is allocated."""
     whole_bytes = device.at_allocated_bytes
-    for name, holder in rows_of_grouping(device, by).items():
+    for name, holder in index_rows_by_holder(device, by).items():
         yield {
             "device": _name_device(device),
             "holder": name,

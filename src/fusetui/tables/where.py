@@ -20,7 +20,7 @@ from fusetui.analysis.questions.query import (
     parse_word,
 )
 from fusetui.analysis.questions.query_text import (
-    Written,
+    WrittenTerm,
     WrongQueryError,
     parse_alternatives,
 )
@@ -67,7 +67,9 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     if not alternatives:
         return np.arange(len(table))
 
-    holds_of_part: dict[Written, Flags] = {}  # a part may be in several alternatives
+    holds_of_part: dict[
+        WrittenTerm, Flags
+    ] = {}  # a part may be in several alternatives
     query_holds = np.zeros(len(table), dtype=np.bool_)
     for parts in alternatives:
         alternative_holds = np.ones(len(table), dtype=np.bool_)
@@ -79,7 +81,7 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
     return np.flatnonzero(query_holds)
 
 
-def _part_holds(table: ColumnTable, part: Written) -> Flags:
+def _part_holds(table: ColumnTable, part: WrittenTerm) -> Flags:
     """Tell of each row whether one part of a query holds for it.
 
     Args:
@@ -106,7 +108,7 @@ def _part_holds(table: ColumnTable, part: Written) -> Flags:
     return ~holds if is_negated else holds
 
 
-def _field_has_value(table: ColumnTable, part: Written) -> Flags:
+def _field_has_value(table: ColumnTable, part: WrittenTerm) -> Flags:
     """Tell of each row whether a field has the value of a part, such as family:gemm.
 
     Whether the part is negated does not matter here.
@@ -120,7 +122,7 @@ def _field_has_value(table: ColumnTable, part: Written) -> Flags:
     return has_value
 
 
-def _is_of_kind(table: ColumnTable, part: Written) -> Flags:
+def _is_of_kind(table: ColumnTable, part: WrittenTerm) -> Flags:
     """Tell of each row whether its kernel, copy or set does work of a kind: `gemm`.
 
     The name of the row decides. A table without names of kernels gives False.
@@ -171,7 +173,7 @@ def _columns_of_field(table: ColumnTable, field: str) -> list[TableColumn]:
     return [table.column(field)]  # without its unit, or there is none
 
 
-def _comparison_holds(column: TableColumn, part: Written) -> Flags:
+def _comparison_holds(column: TableColumn, part: WrittenTerm) -> Flags:
     """Tell of each row whether a comparison such as `total_ns > 50us` holds for it.
 
     It does not for a row without a value. Whether the part is negated does not matter
@@ -188,7 +190,7 @@ def _comparison_holds(column: TableColumn, part: Written) -> Flags:
     return np.asarray(compare(column.values, number)) & column.has_value
 
 
-def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
+def _equals_or_contains(column: TableColumn, part: WrittenTerm) -> Flags:
     """Tell of each row whether its value is, or contains, the value of a part.
 
     A text contains it (name:gemm); an id (stream:7) and what is compared by `!=` has to
@@ -200,7 +202,7 @@ def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         is_whole = column.name in IDS or part.sign == "!="
         sign = "=" if is_whole else part.sign
-        word = parse_word(Written(part.text, excluded=False, sign=sign), part.value)
+        word = parse_word(WrittenTerm(part.text, excluded=False, sign=sign), part.value)
         return _contains_word(column, word)
 
     wanted: float
@@ -213,7 +215,7 @@ def _equals_or_contains(column: TableColumn, part: Written) -> Flags:
     return np.equal(column.values, wanted) & column.has_value
 
 
-def _parse_number(column: TableColumn, part: Written) -> float:
+def _parse_number(column: TableColumn, part: WrittenTerm) -> float:
     """Return the value of a part of a query as a number.
 
     "50us" is 50_000 for a column in ns, "0.5" is 0.5, "10" is 10 as an int. Raises

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.flight_dumps import Job
 
-from fusetui.analysis.hang.grid import CollectiveGrid, NumberRange, grid_of
+from fusetui.analysis.hang.grid import CollectiveGrid, NumberRange, make_collective_grid
 from fusetui.analysis.hang.model import CallState
 from fusetui.trace.flight.reading import read_dumps
 
@@ -14,11 +14,11 @@ FIRST_AND_SECOND = range(1, 3)
 
 
 def grid(job: Job, folder: Path, *, without: tuple[int, ...] = ()) -> CollectiveGrid:
-    return grid_of(read_dumps(job.write(folder, without=without)))
+    return make_collective_grid(read_dumps(job.write(folder, without=without)))
 
 
 def states(grid: CollectiveGrid, rank: int, numbers: range) -> list[CallState]:
-    return [call.state for call in grid.calls(0, rank, numbers)]
+    return [call.state for call in grid.list_calls(0, rank, numbers)]
 
 
 def test_a_call_that_others_wait_for_is_missing(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_sides_of_a_mismatch_are_told_apart(tmp_path: Path) -> None:
         job.issue(rank, "all_gather", over=False)
     job.issue(1, "barrier", over=False)
     found = grid(job, tmp_path)
-    sides = [found.calls(0, rank, range(1, 2))[0].side for rank in range(3)]
+    sides = [found.list_calls(0, rank, range(1, 2))[0].side for rank in range(3)]
     assert sides == [0, 1, 0]
 
 
@@ -89,7 +89,7 @@ def test_numbers_begin_where_the_rings_do(tmp_path: Path) -> None:
         job.everywhere()
     for rank in range(2):
         job.entries[rank] = job.entries[rank][2:]
-    assert grid(job, tmp_path).numbers(0) == NumberRange(first=3, last=4)
+    assert grid(job, tmp_path).number_range(0) == NumberRange(first=3, last=4)
 
 
 def test_each_group_has_its_own_numbers(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_each_group_has_its_own_numbers(tmp_path: Path) -> None:
     found = grid(job, tmp_path)
     names = [progress.group.description for progress in found.groups]
     pair = names.index("pair")
-    assert found.numbers(pair) == NumberRange(first=1, last=2)
+    assert found.number_range(pair) == NumberRange(first=1, last=2)
     assert found.groups[pair].members == (1, 2)
 
 
@@ -111,20 +111,20 @@ def test_grid_cell_has_the_call_and_its_source_line(tmp_path: Path) -> None:
     job.issue(0, "all_gather", over=False, line=21)
     job.issue(1, "all_gather", over=False, line=22)
     found = grid(job, tmp_path)
-    issued = found.issued(0, 1, 2)
+    issued = found.find_issued(0, 1, 2)
     assert issued is not None
     assert issued.operation == "nccl:all_gather"
     assert issued.place is not None
     assert issued.place.line == 22
-    assert [frame.line for frame in found.stack(0, 1, 2)] == [1, 22]
-    assert found.issued(0, 1, 3) is None
+    assert [frame.line for frame in found.find_stack(0, 1, 2)] == [1, 22]
+    assert found.find_issued(0, 1, 3) is None
 
 
 def test_sends_and_receives_are_no_columns(tmp_path: Path) -> None:
     job = Job(2)
     job.everywhere()
     job.issue(0, "send 0->1", over=False)
-    assert grid(job, tmp_path).numbers(0) == NumberRange(first=1, last=1)
+    assert grid(job, tmp_path).number_range(0) == NumberRange(first=1, last=1)
 
 
 def test_the_first_of_coalesced_operations_stands_for_all(tmp_path: Path) -> None:
@@ -134,6 +134,6 @@ def test_the_first_of_coalesced_operations_stands_for_all(tmp_path: Path) -> Non
         second = job.issue(rank, "all_gather", over=False)
         second["collective_seq_id"] = first["collective_seq_id"]
         second["op_id"] = first["op_id"]
-    issued = grid(job, tmp_path).issued(0, 0, 1)
+    issued = grid(job, tmp_path).find_issued(0, 0, 1)
     assert issued is not None
     assert issued.operation == "nccl:reduce_scatter"

@@ -9,7 +9,7 @@ from typing import Any
 from tests.flight_dumps import Job
 
 from fusetui.analysis.hang.answer import why_it_hangs
-from fusetui.analysis.hang.in_trace import CollectiveInStep, InTrace, in_trace
+from fusetui.analysis.hang.in_trace import CollectiveInStep, InTrace, find_hang_in_trace
 from fusetui.trace import open_trace
 from fusetui.trace.flight.reading import read_dumps
 
@@ -104,7 +104,7 @@ def found(
 ) -> InTrace:
     dumps = read_dumps(program.dumps(folder, stops_at=stops_at))
     path = program.trace(folder / "trace.json", group)
-    result = in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
+    result = find_hang_in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
     assert result is not None
     return result
 
@@ -150,7 +150,7 @@ def test_equal_ones_are_not_told_apart_by_the_beginning_of_the_trace(
     path = Program(("all_reduce", 64), ("all_reduce", 64)).trace(
         tmp_path / "trace.json"
     )
-    result = in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
+    result = find_hang_in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
     assert result is not None
     assert (result.reason, result.places) == ("several_places", 2)
 
@@ -163,7 +163,7 @@ def test_a_trace_of_another_group_does_not_show_it(tmp_path: Path) -> None:
 def test_a_trace_of_another_program_does_not_show_it(tmp_path: Path) -> None:
     dumps = read_dumps(Program(("all_gather", 64)).dumps(tmp_path, stops_at=1))
     path = Program(("all_reduce", 64)).trace(tmp_path / "trace.json")
-    result = in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
+    result = find_hang_in_trace(why_it_hangs(dumps), dumps, open_trace(path), path)
     assert result is not None
     assert result.reason == "not_recorded"
 
@@ -173,4 +173,6 @@ def test_where_nobody_waits_nothing_is_sought(tmp_path: Path) -> None:
     job.everywhere()
     dumps = read_dumps(job.write(tmp_path))
     path = Program(("all_reduce", 64)).trace(tmp_path / "trace.json")
-    assert in_trace(why_it_hangs(dumps), dumps, open_trace(path), path) is None
+    assert (
+        find_hang_in_trace(why_it_hangs(dumps), dumps, open_trace(path), path) is None
+    )

@@ -14,7 +14,7 @@ from tests.scripts import benchmark
 from tests.snapshots import MB, Machine, backward, forward, stepping, train
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
-from fusetui.analysis.memory.history import histories
+from fusetui.analysis.memory.history import build_histories
 from fusetui.report.memory import format_memory
 from fusetui.trace.snapshot.columns import Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
@@ -177,7 +177,7 @@ def test_generated_benchmark_snapshot_contradicts_nothing(tmp_path: Path) -> Non
         allocator.step()
     (path := tmp_path / "a.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
     check(path)
-    (found,) = histories(read(path))
+    (found,) = build_histories(read(path))
     assert (found.active <= found.reserved).all()
     assert (found.difference_end_bytes, found.unrecorded) == (0, ())
 

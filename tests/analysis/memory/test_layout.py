@@ -10,8 +10,8 @@ import pytest
 from tests.snapshots import MB, Machine
 
 from fusetui.analysis.memory import layout as layouts
-from fusetui.analysis.memory.history import histories
-from fusetui.analysis.memory.layout import layout, waste
+from fusetui.analysis.memory.history import build_histories
+from fusetui.analysis.memory.layout import compute_layout, measure_waste
 from fusetui.trace.snapshot.reading import read_snapshot
 
 Held = tuple[int, int]
@@ -48,16 +48,18 @@ def test_layout_at_any_event_equals_that_of_the_allocator(
     monkeypatch.setattr(layouts, "CHANGES_BETWEEN_KEPT", 7)
     machine = Machine(total=200 * MB, expandable=expandable)
     seen = run(machine, seed)
-    history = histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[0]
+    history = build_histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[
+        0
+    ]
     for event, (reserved, inactive) in seen.items():
-        found = layout(history, event)
+        found = compute_layout(history, event)
         assert (
             sum(one.size for one in found.segments)
             == reserved
             == history.reserved[event + 1]
         )
         assert (int(found.size.sum()), bool(found.slack.any())) == (inactive, False)
-        told = waste(history, event, found)
+        told = measure_waste(history, event, found)
         parts = [
             told.active_bytes,
             told.rounding_bytes,
@@ -68,12 +70,12 @@ def test_layout_at_any_event_equals_that_of_the_allocator(
         assert (sum(known), len(known)) == (reserved, 4)
         assert min(known) >= 0
     lost = len(machine.events) // 2
-    ring = histories(
+    ring = build_histories(
         read_snapshot(str(machine.write(tmp_path / "b.pickle", lost=lost)))
     )[0]
     for event, (_, inactive) in list(seen.items()):
         if event >= lost:
-            put_back = layout(ring, event - lost)
+            put_back = compute_layout(ring, event - lost)
             unsure = int(np.minimum(put_back.slack, put_back.size).sum())
             assert inactive <= put_back.size.sum() <= inactive + unsure
     assert found.size.sum() == inactive

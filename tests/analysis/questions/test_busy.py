@@ -10,11 +10,11 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.busy import (
-    any_busy_ns,
+    measure_any_busy_ns,
     measure_gpu_times,
+    measure_window_busy_ns,
+    measure_work_busy_ns,
     summarize_window,
-    window_busy_ns,
-    work_busy_ns,
 )
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import launched_in_steps
@@ -46,7 +46,7 @@ def test_busy_and_idle_of_each_gpu_are_over_its_own_span(late: Trace) -> None:
 
 def test_idle_time_of_a_window_counts_the_window_for_each_gpu(late: Trace) -> None:
     """Each GPU has the window for its own."""
-    assert window_busy_ns(late, late.gpu_rows, 0, 100_000) == 20_000 + 10_000
+    assert measure_window_busy_ns(late, late.gpu_rows, 0, 100_000) == 20_000 + 10_000
     figures = summarize_window(late, 0, 100_000)
     assert (figures.busy_ns, figures.idle_ns) == (30_000, 200_000 - 30_000)
 
@@ -55,11 +55,14 @@ def test_with_the_work_of_a_step(late: Trace) -> None:
     """All of the step's work, including what runs after it; the other GPU's was not
     launched by it."""
     (launched,) = launched_in_steps(late)
-    assert work_busy_ns(late, launched) == 50_000
+    assert measure_work_busy_ns(late, launched) == 50_000
 
 
 def test_busy_time_of_a_step_is_that_of_any_device(late: Trace) -> None:
     begins, ends = np.array([0, 60_000]), np.array([100_000, 65_000])
-    assert any_busy_ns(late, late.gpu_rows, begins, ends).tolist() == [30_000, 5_000]
+    assert measure_any_busy_ns(late, late.gpu_rows, begins, ends).tolist() == [
+        30_000,
+        5_000,
+    ]
     found = diff(late, late).side_a
     assert (found.busy_ns, found.idle_ns) == (30_000, 70_000)

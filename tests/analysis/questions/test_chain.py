@@ -8,8 +8,8 @@ from typing import Any
 from fusetui.analysis.questions.chain import (
     find_launch_chain,
     find_launched_gpu_rows,
-    launch_latency_ns,
-    queue_delay_ns,
+    measure_launch_latency_ns,
+    measure_queue_delay_ns,
     sum_launched_gpu_rows,
 )
 from fusetui.trace import Trace
@@ -35,8 +35,8 @@ def test_launch_chain_of_a_kernel_goes_to_call_op_and_annotation(
 def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
     trace = trace_of([event("k", cat="kernel", pid=0, tid=7)])
     assert find_launch_chain(trace, 0) == []
-    assert launch_latency_ns(trace, 0) is None
-    assert queue_delay_ns(trace, 0) is None
+    assert measure_launch_latency_ns(trace, 0) is None
+    assert measure_queue_delay_ns(trace, 0) is None
 
 
 def test_launch_latency_and_queue_delay_add_up_before_a_kernel(
@@ -45,10 +45,10 @@ def test_launch_latency_and_queue_delay_add_up_before_a_kernel(
     trace = trace_of(
         [*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")]
     )
-    assert launch_latency_ns(trace, row(trace, "b")) == 30_000
+    assert measure_launch_latency_ns(trace, row(trace, "b")) == 30_000
     # behind a, from the call's end on
-    assert queue_delay_ns(trace, row(trace, "b")) == 28_000
-    assert queue_delay_ns(trace, row(trace, "a")) == 0
+    assert measure_queue_delay_ns(trace, row(trace, "b")) == 28_000
+    assert measure_queue_delay_ns(trace, row(trace, "a")) == 0
 
 
 def test_kernels_launched_during_an_annotation_are_listed(

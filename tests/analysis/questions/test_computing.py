@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import measure_self_ns
 from fusetui.trace import Trace
 from fusetui.trace.model.intervals import union_length
 
@@ -166,7 +166,7 @@ def test_the_ops_that_compute_lie_side_by_side(
     inside = mark_inside(trace, rows)
     assert not inside[rows].any()
     around = np.setdiff1d(np.flatnonzero(~inside), rows)
-    total = int(trace.dur[rows].sum() + self_ns(trace)[around].sum())
+    total = int(trace.dur[rows].sum() + measure_self_ns(trace)[around].sum())
     assert total == union_length(trace.start, trace.end)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.questions.busy import effective_ns, work_busy_ns
+from fusetui.analysis.questions.busy import measure_effective_ns, measure_work_busy_ns
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]
@@ -24,7 +24,7 @@ def kernels(event: Make, *spans: tuple[int, int, int]) -> list[Any]:
 
 def by_name(trace: Trace) -> dict[str, int]:
     names = [trace.name_of(row) for row in trace.gpu_rows.tolist()]
-    return dict(zip(names, effective_ns(trace).tolist(), strict=True))
+    return dict(zip(names, measure_effective_ns(trace).tolist(), strict=True))
 
 
 def test_alone_it_is_the_duration(trace_of: Make, event: Make) -> None:
@@ -56,7 +56,7 @@ def test_together_the_longest_counts(trace_of: Make, event: Make) -> None:
 def test_a_stream_adds_up_to_its_busy_time(any_trace: Path) -> None:
     trace = open_trace(str(any_trace))
     stream = trace.thread_of_track[trace.track[trace.gpu_rows]]
-    effective = effective_ns(trace)
+    effective = measure_effective_ns(trace)
     for number in np.unique(stream):
         own = stream == number
-        assert effective[own].sum() == work_busy_ns(trace, trace.gpu_rows[own])
+        assert effective[own].sum() == measure_work_busy_ns(trace, trace.gpu_rows[own])

@@ -35,9 +35,9 @@ def test_cpu_ops_belong_to_the_step_in_which_they_start(
     counted = count_kinds_by_step(trace_of([*steps, *ops]))
     assert counted.steps == ("ProfilerStep#1", "ProfilerStep#2")
     assert not counted.on_gpu
-    assert counted.found("kernels") == counted.found("gemm") == (3, 1)
-    assert counted.per_step("gemm") == 2
-    assert counted.first(1).per_step("gemm") == 3
+    assert counted.counts_of_kind("kernels") == counted.counts_of_kind("gemm") == (3, 1)
+    assert counted.mean_per_step("gemm") == 2
+    assert counted.first_steps(1).mean_per_step("gemm") == 3
 
 
 def test_kernels_belong_to_the_step_that_launched_them(
@@ -46,8 +46,8 @@ def test_kernels_belong_to_the_step_that_launched_them(
     events = [*launched(1, 10, 50), *launched(2, 20, 150), *launched(3, 110, 170)]
     counted = count_kinds_by_step(trace_of([step(1, 0), step(2, 100), *events]))
     assert counted.on_gpu
-    assert counted.found("kernels") == (2, 1)
-    assert counted.per_step("kernels") == 1.5
+    assert counted.counts_of_kind("kernels") == (2, 1)
+    assert counted.mean_per_step("kernels") == 1.5
 
 
 def test_on_a_gpu_ops_do_not_count(
@@ -56,7 +56,7 @@ def test_on_a_gpu_ops_do_not_count(
     counted = count_kinds_by_step(
         trace_of([step(1, 0), event("aten::mm", 5, 20), *launched(1, 10, 50)])
     )
-    assert counted.found("kernels") == (1,)
+    assert counted.counts_of_kind("kernels") == (1,)
 
 
 def test_copies_and_sets_are_no_kernels(
@@ -67,7 +67,9 @@ def test_copies_and_sets_are_no_kernels(
     events = [event("k", 10 * n, cat=cat, **place) for n, cat in enumerate(categories)]
     counted = count_kinds_by_step(trace_of(events))
     assert counted.steps == ()
-    assert [counted.found(kind) for kind in ("kernels", "memcpy", "memset")] == [
+    assert [
+        counted.counts_of_kind(kind) for kind in ("kernels", "memcpy", "memset")
+    ] == [
         (1,),
         (2,),
         (1,),
@@ -89,7 +91,7 @@ def test_steps_on_gpu_lanes_are_not_steps(
 
 
 def test_an_empty_trace_has_nothing(trace_of: Open) -> None:
-    assert count_kinds_by_step(trace_of([])).per_step("kernels") == 0
+    assert count_kinds_by_step(trace_of([])).mean_per_step("kernels") == 0
 
 
 @pytest.mark.parametrize(

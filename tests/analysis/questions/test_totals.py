@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.questions.totals import (
-    self_ns,
+    measure_self_ns,
     sum_gpu_work_under_rows,
     sum_kernels_by_name,
     sum_ops_by_name,
@@ -111,4 +111,4 @@ def test_self_time_excludes_children(trace_of: Make, event: Make) -> None:
     trace = trace_of(
         [event("a", 0, 10), event("b", 1, 3), event("c", 2, 1), event("d", 5, 5)]
     )
-    assert self_ns(trace).tolist() == [2000, 2000, 1000, 5000]
+    assert measure_self_ns(trace).tolist() == [2000, 2000, 1000, 5000]

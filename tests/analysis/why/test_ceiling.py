@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.busy import effective_ns
+from fusetui.analysis.questions.busy import measure_effective_ns
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.roofline.many import jobs
@@ -162,7 +162,9 @@ def test_known_and_unknown_time_below_the_ceiling_add_up(any_trace: Path) -> Non
     trace = open_trace(str(any_trace))
     found = bounded(trace)
     total, bound_ns = found.ceiling, found.bounds.bound_ns
-    own = dict(zip(trace.gpu_rows.tolist(), effective_ns(trace).tolist(), strict=True))
+    own = dict(
+        zip(trace.gpu_rows.tolist(), measure_effective_ns(trace).tolist(), strict=True)
+    )
     assert total.known_ns + total.unknown_ns == sum(own[r] for r in found.rows.tolist())
     assert 0 <= total.at_stake_ns <= total.known_ns
     for n in range(0, len(found.rows), max(1, len(found.rows) // 50)):

@@ -140,7 +140,7 @@ def test_the_three_lengths_of_steps_that_only_enqueue_differ(
     assert wall(trace) == [40, 40, 40]
     assert launched_lengths(trace) == [340, 250, 250]
     spans_us = [
-        model_pass(trace, step.model).span_ns // US for step in find_passes(trace)
+        model_pass(trace, step.model_rows).span_ns // US for step in find_passes(trace)
     ]
     assert spans_us == [200, 200, 200]
 

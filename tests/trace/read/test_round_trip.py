@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import (
-    self_ns,
+    measure_self_ns,
     sum_kernels_by_name,
     sum_ops_by_name,
 )
@@ -118,7 +118,7 @@ def test_sums_and_counts_of_random_traces_agree(written: list[Row]) -> None:
     trace = opened(f'{{"traceEvents": [{text}]}}'.encode())
     figures = summary(trace)
     assert figures.slices == len(written) == sum(t.slices for t in figures.tracks)
-    assert (self_ns(trace) >= 0).all()
+    assert (measure_self_ns(trace) >= 0).all()
     assert figures.gpu_busy_ns <= figures.gpu_sum_ns
     assert sum(total.count for total in sum_kernels_by_name(trace)) == figures.kernels
     assert sum(op.count for op in sum_ops_by_name(trace)) == sum(

@@ -10,7 +10,7 @@ import pytest
 from tests.tui.explainable import training
 
 from fusetui.analysis.questions.totals import (
-    self_ns,
+    measure_self_ns,
     sum_gpu_work_under_rows,
     sum_ops_by_name,
 )
@@ -54,7 +54,7 @@ def paths_of(tree: OpTree) -> dict[int, Path]:
 
 
 def test_figures_of_a_call_path_equal_adding_each_op(trace: Trace) -> None:
-    own, (gpu, _) = self_ns(trace), sum_gpu_work_under_rows(trace)
+    own, (gpu, _) = measure_self_ns(trace), sum_gpu_work_under_rows(trace)
     count, total, self_time, on_gpu = (Counter[Path]() for _ in range(4))
     for row in ops(trace):
         key = path(trace, row)
@@ -73,7 +73,7 @@ def test_figures_of_a_call_path_equal_adding_each_op(trace: Trace) -> None:
 
 
 def test_self_times_of_callers_equal_adding_each_op(trace: Trace) -> None:
-    own = self_ns(trace)
+    own = measure_self_ns(trace)
     expected = Counter[Path]()
     for row in ops(trace):
         whole = path(trace, row)[::-1]

@@ -11,7 +11,7 @@ from tests.flight_dumps import Job
 from tests.tui.prepared import after, do, drawn, laid_over, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.hang.grid import grid_of
+from fusetui.analysis.hang.grid import make_collective_grid
 from fusetui.tables.files import tsv_lines
 from fusetui.trace import open_trace
 from fusetui.trace.flight.reading import read_dumps
@@ -48,7 +48,7 @@ def shown(paths: list[str], width: int = 80, height: int = 24) -> State:
     """The app with these dumps open, and nothing else."""
     outcome = hang.read(State(size=Size(width, height)), paths, alone=True)
     assert isinstance(outcome, tuple)
-    grid = grid_of(read_dumps(paths))
+    grid = make_collective_grid(read_dumps(paths))
     return after(outcome[0], partial(hang.arrived, paths=paths, grid=grid))
 
 
@@ -195,7 +195,7 @@ def test_the_table_has_a_row_for_each_rank(state: State) -> None:
 
 def test_dumps_beside_a_trace_leave_its_page_in_front(paths: list[str]) -> None:
     trace = opened(open_trace(str(sample_traces.path("mlp-eager"))))
-    grid = grid_of(read_dumps(paths))
+    grid = make_collective_grid(read_dumps(paths))
     state = after(trace, partial(hang.arrived, paths=paths, grid=grid))
     assert state.page != HANG
     assert state.hint == "the dumps are read"

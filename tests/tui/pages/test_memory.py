@@ -20,7 +20,7 @@ from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
 from tests.tui.prepared import opened as with_trace
 
 from fusetui.analysis.memory import moments
-from fusetui.analysis.memory.moments import placed
+from fusetui.analysis.memory.moments import locate_blocks
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
@@ -138,7 +138,7 @@ def test_the_legend_names_the_categories_of_the_picture_wherever_the_cursor_is(
     assert len(categories(at_peak)) > 2
     assert categories(before) == categories(at_peak)
     moments, view = here(before)
-    amounts = moments.by_category(np.array([view.at]))[:, 0]
+    amounts = moments.sum_by_category(np.array([view.at]))[:, 0]
     assert np.count_nonzero(amounts) < len(categories(before))
 
 
@@ -345,7 +345,7 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
     path = machine.write(tmp_path / "a.pickle")
     (found,) = opened(str(path)).moments
     last = len(machine.events) - 1
-    there = placed(found, last)
+    there = locate_blocks(found, last)
     raw = {one["address"]: one for one in pickle.loads(path.read_bytes())["segments"]}
     for number, one in enumerate(there.segments):
         held = [
@@ -357,14 +357,17 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
             block["size"] for block in held
         )
         asked = sum(block["requested_size"] for block in held)
-        assert (int(there.used[number]), int(there.holes[number])) == (asked, free)
+        assert (int(there.used_bytes[number]), int(there.hole_bytes[number])) == (
+            asked,
+            free,
+        )
         borders = np.linspace(one.address, one.address + one.size, 50).astype(np.int64)
-        assert int(there.by_category(number, borders).sum()) == asked
+        assert int(there.sum_by_category(number, borders).sum()) == asked
     shown = after(remembered(State(size=SIZE), path), *do("memory-map"))
     assert "in use" in drawn(shown)
     assert "the blocks in this segment" in laid_over(after(shown, *do("show")))
     kinds = {int(kind) for kind in there.category_numbers}
-    amounts = found.by_category(np.array([last]))[:, 0]
+    amounts = found.sum_by_category(np.array([last]))[:, 0]
     assert kinds == set(np.flatnonzero(amounts).tolist())
 
 
@@ -418,14 +421,14 @@ def test_living_blocks_at_a_moment_are_found_without_going_through_all(
     train(machine, 2, leaking=MB)
     (found,) = opened(str(machine.write(tmp_path / "a.pickle", lost=20))).moments
     lives, events = found.history.allocations, len(found.history.events)
-    assert sum(map(len, found.kept[1])) <= events + len(lives)
+    assert sum(map(len, found.kept_moments.live)) <= events + len(lives)
     for event in range(-1, events):
-        living = np.flatnonzero(lives.live_after(event))
-        assert sorted(found.living(event).tolist()) == living.tolist()
-        amounts = found.by_category(np.array([event]))[:, 0]
+        living = np.flatnonzero(lives.mark_live_after(event))
+        assert sorted(found.find_live(event).tolist()) == living.tolist()
+        amounts = found.sum_by_category(np.array([event]))[:, 0]
         assert int(amounts.sum()) == int(found.history.allocated[event + 1])
     first, last = np.array([-1, 3, 9]), np.array([5, 3, events - 1])
-    highest = found.highest(first, last).tolist()
+    highest = found.find_highest_events(first, last).tolist()
     for event, begin, end in zip(highest, first.tolist(), last.tolist(), strict=True):
         most = found.history.allocated[begin + 1 : end + 2].max()
         assert found.history.allocated[event + 1] == most

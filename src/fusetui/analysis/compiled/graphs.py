@@ -212,7 +212,7 @@ def find_logs_of_trace(trace: Trace, log: CompileLog) -> frozenset[int]:
     They are those of its rank, else those of its processes. All logs count if neither
     is known.
     """
-    rank, _ = infer_rank(trace.keys, trace.report.path)
+    rank = infer_rank(trace.keys, trace.report.path).rank
     processes = {str(track.pid) for track in trace.tracks}
 
     logs_of_rank = set()
@@ -247,7 +247,7 @@ def _is_of_rank(trace: Trace, graph: CompiledGraph) -> bool:
     """Return whether a graph was compiled by the rank of a trace."""
     if graph.rank == UNKNOWN:
         return False
-    rank, _ = infer_rank(trace.keys, trace.report.path)
+    rank = infer_rank(trace.keys, trace.report.path).rank
     return rank == graph.rank
 
 

@@ -53,7 +53,7 @@ from fusetui.analysis.diff.work import (
     keep_common_steps,
     lacks_gpu_events,
 )
-from fusetui.analysis.questions.busy import any_busy_ns
+from fusetui.analysis.questions.busy import measure_any_busy_ns
 from fusetui.analysis.why.causes import measure_idle_by_cause
 from fusetui.own_memory import without_collector
 from fusetui.text.patterns import lazy_pattern
@@ -372,9 +372,11 @@ def _measure_step_times(items: WorkItems, is_cpu_only: bool) -> _StepTimes:
     ends = work.steps.end[items.usual_steps]
 
     busy_rows = _select_busy_rows(work, is_cpu_only)
-    busy_ns = int(mean(any_busy_ns(trace, busy_rows, begins, ends)))
+    busy_ns = int(mean(measure_any_busy_ns(trace, busy_rows, begins, ends)))
     idle_ns = int(mean(work.steps.dur[items.usual_steps])) - busy_ns
-    cpu_ns = int(mean(any_busy_ns(trace, _find_outermost_ops(trace), begins, ends)))
+    cpu_ns = int(
+        mean(measure_any_busy_ns(trace, _find_outermost_ops(trace), begins, ends))
+    )
     return _StepTimes(
         busy_ns=busy_ns,
         idle_ns=idle_ns,

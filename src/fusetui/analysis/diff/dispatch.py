@@ -28,7 +28,7 @@ from fusetui.analysis.diff.work import NO_STEP, Work
 from fusetui.analysis.questions.chain import find_rows_starting_between
 from fusetui.analysis.questions.computing import find_computing_ops, mark_inside
 from fusetui.analysis.questions.launches import LAUNCHES
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import measure_self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Layer, Role
@@ -557,7 +557,7 @@ def _find_overhead(work: Work) -> list[_OverheadSlices]:
     is_of_compiler = trace.named(is_compiler)[trace.name[annotations]]
     compiler_annotations = annotations[is_of_compiler]
 
-    self_times = self_ns(trace)
+    self_times = measure_self_ns(trace)
     return [
         _OverheadSlices(
             rows=ops, label_of=make_dispatch_label, ns=self_times[ops], adds_up=True
@@ -637,10 +637,11 @@ def _measure_time_without_ops(trace: Trace, annotations: Rows) -> Int64s:
         ops_track = ops_track_of_thread.get((own_track.pid, own_track.tid))
         if ops_track is None:
             continue
-        start = trace.start[row]
-        end = trace.end[row]
-        first, stop = find_rows_starting_between(trace, ops_track, [start, end])
-        begun_inside = np.arange(first, stop)
+        end = int(trace.end[row])
+        started_inside = find_rows_starting_between(
+            trace, ops_track, begin_ns=int(trace.start[row]), end_ns=end
+        )
+        begun_inside = np.arange(started_inside.start, started_inside.stop)
         inside = begun_inside[trace.end[begun_inside] <= end]
         ns[position] -= union_length(trace.start[inside], trace.end[inside])
     return ns

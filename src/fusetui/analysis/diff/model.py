@@ -215,7 +215,7 @@ class DiffSide(msgspec.Struct, frozen=True):
     work_ns: int  # the sum of the pieces
     # the part of the step during which any GPU event runs, or any CPU op without a GPU
     busy_ns: int
-    idle_ns: int  # the rest of the step: see busy.any_busy_ns
+    idle_ns: int  # the rest of the step: see busy.measure_any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
     # of CPU ops that compute nothing, where they are part of the sum
     dispatch_ns: int = 0

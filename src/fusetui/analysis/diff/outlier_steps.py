@@ -17,7 +17,7 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, make_row
 from fusetui.analysis.diff.outlier_work import collect_rows_by_step
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, detect_tick_ns
-from fusetui.analysis.questions.busy import any_busy_ns
+from fusetui.analysis.questions.busy import measure_any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import NO_ROW, Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import Cover, pieces
@@ -608,4 +608,4 @@ def _measure_idle_time_by_step(items: WorkItems) -> Int64s:
     work = items.work
     steps = work.steps
     rows = work.trace.gpu_rows if work.gpu else work.row
-    return steps.dur - any_busy_ns(work.trace, rows, steps.start, steps.end)
+    return steps.dur - measure_any_busy_ns(work.trace, rows, steps.start, steps.end)

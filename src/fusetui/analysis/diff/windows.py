@@ -172,10 +172,10 @@ def _find_server_passes(trace: Trace, label: str) -> TraceSteps | None:
         The steps. None if the trace is of no server, or if passes overlap. Also None if
         the steps hold little of the time of the GPU.
     """
-    is_server = bool(find_server_steps(trace).asked)
+    is_server = bool(find_server_steps(trace).requested)
     if not is_server:
         return None
-    with_model = [step for step in find_passes(trace) if len(step.model)]
+    with_model = [step for step in find_passes(trace) if len(step.model_rows)]
     if not with_model or _do_passes_overlap(trace, with_model):
         return None
 
@@ -193,7 +193,7 @@ def _find_server_passes(trace: Trace, label: str) -> TraceSteps | None:
 
 def _do_passes_overlap(trace: Trace, steps: Sequence[Pass]) -> bool:
     """Return whether the model of a step begins before the previous one has ended."""
-    model_passes = [model_pass(trace, step.model) for step in steps]
+    model_passes = [model_pass(trace, step.model_rows) for step in steps]
     return any(
         later.begin_ns < earlier.end_ns for earlier, later in pairwise(model_passes)
     )
@@ -205,8 +205,8 @@ def _make_step_of_single_pass(trace: Trace, label: str, step: Pass) -> TraceStep
     It lasts from the begin of its model to the end of the last GPU event that the step
     launched.
     """
-    begin_ns = model_pass(trace, step.model).begin_ns
-    end_ns = measure_busy_interval(trace, step.rows).end_ns
+    begin_ns = model_pass(trace, step.model_rows).begin_ns
+    end_ns = measure_busy_interval(trace, step.launched_rows).end_ns
     what = "the model pass plus all later work of its server step"
     return TraceSteps(
         start=np.array([begin_ns], dtype=np.int64),
@@ -230,7 +230,7 @@ def _make_steps_of_passes(
         label: The name of the trace in notes.
         steps: The steps that run a model, at least two.
     """
-    rows_by_step = [step.rows for step in steps]
+    rows_by_step = [step.launched_rows for step in steps]
     launched_by_step = [len(rows) for rows in rows_by_step]
     wall_ends = [step.start_ns + step.dur_ns for step in steps]
     # Step n lasts from bounds[n] to bounds[n + 1]. The first one is left out, because

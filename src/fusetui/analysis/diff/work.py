@@ -18,7 +18,7 @@ from fusetui.analysis.diff.windows import (
     make_single_step,
     measure_steps_on_gpu,
 )
-from fusetui.analysis.questions.busy import any_busy_ns, communicates
+from fusetui.analysis.questions.busy import communicates, measure_any_busy_ns
 from fusetui.analysis.questions.computing import find_computing_ops
 from fusetui.analysis.questions.launches import LAUNCHES, mark_graph_calls
 from fusetui.text.figures import count, plural
@@ -332,7 +332,7 @@ def measure_hidden_time(trace: Trace, rows: Rows) -> Int64s:
         return hidden_ns
 
     other_rows = rows[is_other]
-    hidden_ns[is_other] = any_busy_ns(
+    hidden_ns[is_other] = measure_any_busy_ns(
         trace, computing_kernels, trace.start[other_rows], trace.end[other_rows]
     )
     return hidden_ns

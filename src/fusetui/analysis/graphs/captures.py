@@ -172,11 +172,12 @@ def _any_starts_in(trace: Trace, rows: Rows, span: _CaptureSpan) -> bool:
 
 def _find_capture_spans(trace: Trace) -> list[_CaptureSpan]:
     """Return the spans of all captures that begin in the trace, in order of time."""
-    begins, ends = find_capture_calls(trace)
-    by_time = np.argsort(trace.start[begins], kind="stable")
+    calls = find_capture_calls(trace)
+    by_time = np.argsort(trace.start[calls.begin], kind="stable")
     spans = []
     for index in by_time.tolist():
-        spans.append(_CaptureSpan(begin=int(begins[index]), end=int(ends[index])))
+        span = _CaptureSpan(begin=int(calls.begin[index]), end=int(calls.end[index]))
+        spans.append(span)
     return spans
 
 

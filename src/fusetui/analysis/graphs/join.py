@@ -269,7 +269,7 @@ def _choose_in_given_order(
     steps_of_replays = []
     for number in server.steps.at(call_starts).tolist():
         is_in_step = number >= 0
-        requested = server.asked[number] if is_in_step else None
+        requested = server.requested[number] if is_in_step else None
         size = CaptureSize()
         if requested is not None:
             size = CaptureSize(requests=requested.batch, tokens=requested.new_tokens)

@@ -372,7 +372,7 @@ def _list_sizes_of_steps(trace: Trace) -> list[int]:
     graphs may be sized by either.
     """
     sizes: list[int] = []
-    for requested in find_server_steps(trace).asked:
+    for requested in find_server_steps(trace).requested:
         if requested is not None:
             for size in (requested.batch, requested.new_tokens):
                 if size:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.hang.groups import CollectiveKey, JobDumps
 from fusetui.analysis.hang.messages import Message, Messages, find_unmatched_messages
-from fusetui.analysis.hang.mismatches import mismatches
+from fusetui.analysis.hang.mismatches import find_mismatches
 from fusetui.analysis.hang.model import (
     Culprit,
     Doubt,
@@ -32,24 +32,24 @@ def why_it_hangs(dumps: FlightDumps) -> HangAnswer:
 
 def explain_hang(job: JobDumps) -> HangAnswer:
     """Answer why a job hangs, from dumps about which other questions are asked too."""
-    search = _Search(job)
+    explanation = _HangExplanation(job)
     dumps = job.dumps
     unread = [
         UnreadDump(path=file.path, rank=file.rank, reason=file.reason)
         for file in dumps.unread
     ]
     return HangAnswer(
-        verdict=search.verdict,
+        verdict=explanation.verdict,
         ranks=tuple(dump.rank for dump in dumps.ranks),
         ranks_from_order=dumps.ranks_from_order,
         versions=tuple(sorted({dump.version for dump in dumps.ranks})),
-        culprits=search.culprits,
-        cycle=search.cycle,
-        waits=search.waits,
-        mismatches=search.mismatches,
-        unmatched=search.unmatched,
+        culprits=explanation.culprits,
+        cycle=explanation.cycle,
+        waits=explanation.waits,
+        mismatches=explanation.mismatches,
+        unmatched=explanation.unmatched,
         groups=job.groups,
-        doubts=search.doubts,
+        doubts=explanation.doubts,
         unread=tuple(unread),
     )
 
@@ -64,7 +64,7 @@ class Blocked(msgspec.Struct, frozen=True):
     awaited: tuple[int, ...]
 
 
-class _Search:
+class _HangExplanation:
     """Works out the parts of the answer, each of them once.
 
     Args:
@@ -78,7 +78,7 @@ class _Search:
     def mismatches(self) -> tuple[Mismatch, ...]:
         """The collectives that ranks issued in different ways, e.g. with different
         sizes."""
-        return mismatches(self.job)
+        return find_mismatches(self.job)
 
     @cached_property
     def unfinished_collectives(self) -> dict[CollectiveKey, list[int]]:
@@ -130,9 +130,9 @@ class _Search:
         messages = []
         for message in self._messages.unmatched:
             unmatched = UnmatchedMessage(
-                issued=self.job.issued(message.row),
+                issued=self.job.describe_issued(message.row),
                 peer=message.peer,
-                peer_last=self.job.last_of(message.peer),
+                peer_last=self.job.find_last_issued(message.peer),
             )
             messages.append(unmatched)
         return tuple(messages)
@@ -166,23 +166,23 @@ class _Search:
         first_wait_for_rank: dict[int, Wait] = {}
         for wait in self.waits:
             for rank in (*wait.without_dump, *wait.lacking):
-                if rank not in self._held_up_ranks:
+                if rank not in self._ranks_kept_waiting:
                     first_wait_for_rank.setdefault(rank, wait)
 
         culprits = []
         for rank, wait in first_wait_for_rank.items():
-            waiting_ranks = self._add_all_waiting_for({rank}) - {rank}
+            waiting_ranks = self._collect_ranks_waiting_for({rank}) - {rank}
             culprit = Culprit(
                 rank=rank,
                 has_dump=rank in self.job.dump_of_rank,
-                last=self.job.last_of(rank),
+                last=self.job.find_last_issued(rank),
                 group=wait.group,
                 sequence=self._find_first_lacking(rank, wait),
                 waiting=len(waiting_ranks),
-                now=self.job.frame_at_dump(rank),
+                now=self.job.find_frame_at_dump(rank),
             )
             culprits.append(culprit)
-        culprits.sort(key=_make_sort_key)
+        culprits.sort(key=_sort_key_of_culprit)
         return tuple(culprits)
 
     @cached_property
@@ -193,7 +193,7 @@ class _Search:
         that wait for no culprit, directly or through others.
         """
         origins = {culprit.rank for culprit in self.culprits} | self._stuck_ranks
-        explained_ranks = self._add_all_waiting_for(origins)
+        explained_ranks = self._collect_ranks_waiting_for(origins)
 
         # For each other rank the first one that it waits for.
         next_of_rank: dict[int, int] = {}
@@ -224,7 +224,7 @@ class _Search:
         job = self.job
         doubts = []
 
-        ranks_without_dump = self._named_ranks.difference(job.dump_of_rank)
+        ranks_without_dump = self._known_ranks.difference(job.dump_of_rank)
         if ranks_without_dump:
             ranks = tuple(sorted(ranks_without_dump))
             doubts.append(Doubt(kind="no_dump", ranks=ranks))
@@ -241,7 +241,7 @@ class _Search:
                 doubts.append(lost)
 
         for group_index, progress in enumerate(job.groups):
-            if not job.members_known(group_index):
+            if not job.are_members_known(group_index):
                 unknown = Doubt(
                     kind="members_unknown",
                     ranks=progress.members,
@@ -268,12 +268,12 @@ class _Search:
         return find_unmatched_messages(self.job)
 
     @cached_property
-    def _named_ranks(self) -> set[int]:
+    def _known_ranks(self) -> set[int]:
         """All ranks that the dumps name in any way."""
-        named_ranks = set(self.job.ranks_of_job)
+        known_ranks = set(self.job.ranks_of_job)
         for group in self.job.groups:
-            named_ranks.update(group.members)
-        return named_ranks
+            known_ranks.update(group.members)
+        return known_ranks
 
     @cached_property
     def _has_gloo(self) -> bool:
@@ -322,7 +322,10 @@ class _Search:
     @cached_property
     def _stuck_ranks(self) -> set[int]:
         """The ranks that still wait in a collective that all members issued alike."""
-        return {rank for doubt in self._stuck_collectives for rank in doubt.ranks}
+        stuck_ranks: set[int] = set()
+        for doubt in self._stuck_collectives:
+            stuck_ranks.update(doubt.ranks)
+        return stuck_ranks
 
     @cached_property
     def _ranks_in_mismatch(self) -> set[int]:
@@ -349,28 +352,29 @@ class _Search:
         return tuple(blocked_ranks)
 
     @cached_property
-    def _held_up_ranks(self) -> set[int]:
+    def _ranks_kept_waiting(self) -> set[int]:
         """The ranks that something keeps from going on, as far as the dumps show."""
-        held_up = self._stuck_ranks | self._ranks_in_mismatch
+        kept_waiting = self._stuck_ranks | self._ranks_in_mismatch
         for blocked in self._blocked_ranks:
             if blocked.awaited:
-                held_up.update(blocked.ranks)
-        return held_up
+                kept_waiting.update(blocked.ranks)
+        return kept_waiting
 
-    def _add_all_waiting_for(self, origins: set[int]) -> set[int]:
-        """Add to some ranks all that wait for them, directly or through others.
+    def _collect_ranks_waiting_for(self, origins: set[int]) -> set[int]:
+        """Return some ranks with all that wait for them, directly or through others.
 
         E.g. if 1 waits for 0, and 2 for 1, the rank 0 becomes the ranks 0, 1 and 2.
         """
-        reached = set(origins)
-        grows = True
-        while grows:
-            ranks_before = len(reached)
+        collected = set(origins)
+        has_grown = True
+        while has_grown:
+            ranks_before = len(collected)
             for blocked in self._blocked_ranks:
-                if not reached.isdisjoint(blocked.awaited):
-                    reached.update(blocked.ranks)
-            grows = len(reached) > ranks_before
-        return reached
+                waits_for_collected = not collected.isdisjoint(blocked.awaited)
+                if waits_for_collected:
+                    collected.update(blocked.ranks)
+            has_grown = len(collected) > ranks_before
+        return collected
 
     def _describe_collective_wait(
         self, collective: CollectiveKey, rows: Sequence[int]
@@ -400,7 +404,7 @@ class _Search:
 
         dumps = job.entries.dump[list(rows)]
         waiting_ranks = sorted(job.rank_of_dump[dumps].tolist())
-        example = job.issued(rows[0])
+        example = job.describe_issued(rows[0])
         return Wait(
             group=progress.group,
             sequence=collective.sequence,
@@ -410,7 +414,7 @@ class _Search:
             without_dump=tuple(without_dump),
             unknown=tuple(unknown),
             example=example,
-            now=job.frame_at_dump(example.rank),
+            now=job.find_frame_at_dump(example.rank),
         )
 
     def _describe_message_wait(self, message: Message) -> Wait:
@@ -420,7 +424,7 @@ class _Search:
         The peer counts as lacking if there is a dump of it. If its number is unknown,
         nobody is awaited.
         """
-        issued = self.job.issued(message.row)
+        issued = self.job.describe_issued(message.row)
         lacking: tuple[int, ...] = ()
         without_dump: tuple[int, ...] = ()
         if message.peer in self.job.dump_of_rank:
@@ -437,7 +441,7 @@ class _Search:
             without_dump=without_dump,
             unknown=(),
             example=issued,
-            now=self.job.frame_at_dump(issued.rank),
+            now=self.job.find_frame_at_dump(issued.rank),
         )
 
     def _describe_undecided_wait(self, message: Message) -> Wait:
@@ -464,7 +468,7 @@ class _Search:
         return wait.sequence if newest_issued == UNKNOWN else newest_issued + 1
 
 
-def _make_sort_key(culprit: Culprit) -> tuple[bool, int, int]:
+def _sort_key_of_culprit(culprit: Culprit) -> tuple[bool, int, int]:
     """Make the key by which culprits are sorted: the ranks that others wait for.
 
     Those without a dump come first, then those for whom most ranks wait.

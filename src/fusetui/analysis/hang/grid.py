@@ -84,15 +84,15 @@ class CollectiveGrid:
         """Return the index of a group in `groups`."""
         return self._index_of_group[group]
 
-    def numbers(self, group: int) -> NumberRange:
+    def number_range(self, group: int) -> NumberRange:
         """Return the range of the numbers of collectives in a group, given by its
         index.
 
         The range is from 1 to 1 if the group has no collective.
         """
-        return self._numbers.get(group, NumberRange(first=1, last=1))
+        return self._number_ranges.get(group, NumberRange(first=1, last=1))
 
-    def calls(self, group: int, rank: int, numbers: range) -> list[Call]:
+    def list_calls(self, group: int, rank: int, numbers: range) -> list[Call]:
         """List how far the calls of one rank to collectives of a group came.
 
         Args:
@@ -124,27 +124,32 @@ class CollectiveGrid:
             calls.append(Call(state=state, side=side))
         return calls
 
-    def issued(self, group: int, rank: int, number: int) -> Issued | None:
+    def find_issued(self, group: int, rank: int, number: int) -> Issued | None:
         """Return the operation that a rank issued under a number of a group; None if no
         dump has an entry of it."""
         row = self._find_entries(group, rank).find_row(number)
-        return None if row is None else self.job.issued(row)
+        return None if row is None else self.job.describe_issued(row)
 
-    def stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
+    def find_stack(self, group: int, rank: int, number: int) -> tuple[Frame, ...]:
         """Return the stack at which a rank issued a collective.
 
-        The innermost frame comes first. Returns () if the stack was not recorded.
+        The innermost frame comes first. Returns () if the stack was not recorded, or if
+        no dump has an entry of the collective.
         """
         row = self._find_entries(group, rank).find_row(number)
-        stack = UNKNOWN if row is None else int(self.job.entries.stack[row])
-        return () if stack == UNKNOWN else self.job.dumps.stacks[stack]
+        if row is None:
+            return ()
+        stack = int(self.job.entries.stack[row])
+        if stack == UNKNOWN:
+            return ()
+        return self.job.dumps.stacks[stack]
 
     def is_known(self, group: int, rank: int, number: int) -> bool:
         """Decide whether the dumps tell if a rank issued this collective."""
-        (call,) = self.calls(group, rank, range(number, number + 1))
+        (call,) = self.list_calls(group, rank, range(number, number + 1))
         return call.state is not CallState.UNKNOWN
 
-    def wait(self, group: int, number: int) -> Wait | None:
+    def find_wait(self, group: int, number: int) -> Wait | None:
         """Find out which ranks wait for which in a collective; None if nobody waits in
         it.
 
@@ -154,9 +159,9 @@ class CollectiveGrid:
         """
         return self._waits.get(CollectiveKey(group, number))
 
-    def last_of(self, rank: int) -> Issued | None:
+    def find_last_issued(self, rank: int) -> Issued | None:
         """Return the newest of all that a rank issued, in any group."""
-        return self.job.last_of(rank)
+        return self.job.find_last_issued(rank)
 
     @cached_property
     def _sorted_entries(self) -> _SortedEntries:
@@ -204,7 +209,7 @@ class CollectiveGrid:
         return CallState.OTHER
 
     @cached_property
-    def _numbers(self) -> dict[int, NumberRange]:
+    def _number_ranges(self) -> dict[int, NumberRange]:
         """The range of the numbers of collectives of each group, by the index of the
         group.
 
@@ -300,7 +305,7 @@ class _SortedEntries(msgspec.Struct, frozen=True, eq=False):
     number: Int64s
 
 
-def grid_of(dumps: FlightDumps) -> CollectiveGrid:
+def make_collective_grid(dumps: FlightDumps) -> CollectiveGrid:
     """Answer why a job hangs, and return the answer with the grid of collectives."""
     job = JobDumps(dumps)
     return CollectiveGrid(job, explain_hang(job))

@@ -107,17 +107,19 @@ class JobDumps:
         count = highest_rank + 1
         for group_index, group in enumerate(self.dumps.groups):
             if group.description == ALL_RANKS.description:
-                count = max(count, self._gathered_size(group_index))
+                count = max(count, self._count_members_by_gathers(group_index))
         return tuple(range(count))
 
     @cached_property
     def groups(self) -> tuple[GroupProgress, ...]:
         """How far the members of each group came, in the order of `dumps.groups`."""
         group_indices = range(len(self.dumps.groups))
-        return tuple(self._progress(group_index) for group_index in group_indices)
+        return tuple(
+            self._describe_progress(group_index) for group_index in group_indices
+        )
 
     @cached_property
-    def newest(self) -> dict[GroupMember, int]:
+    def newest_numbers(self) -> dict[GroupMember, int]:
         """The highest number of a collective in the entries of each member of a group.
 
         E.g. {(0, 3): 17}: the newest collective of rank 3 in group 0 is number 17.
@@ -134,10 +136,15 @@ class JobDumps:
         is_newest = ends_runs(group[order], rank[order])
         newest_entries = order[is_newest]
 
-        members = map(
-            GroupMember, group[newest_entries].tolist(), rank[newest_entries].tolist()
-        )
-        return dict(zip(members, sequence[newest_entries].tolist(), strict=True))
+        newest_numbers: dict[GroupMember, int] = {}
+        for group_index, member_rank, number in zip(
+            group[newest_entries].tolist(),
+            rank[newest_entries].tolist(),
+            sequence[newest_entries].tolist(),
+            strict=True,
+        ):
+            newest_numbers[GroupMember(group_index, member_rank)] = number
+        return newest_numbers
 
     def lost_beginning(self, *ranks: int) -> bool:
         """Decide whether the dump of one of these ranks lacks its first entries.
@@ -154,16 +161,16 @@ class JobDumps:
                 return True
         return False
 
-    def members_known(self, group_index: int) -> bool:
+    def are_members_known(self, group_index: int) -> bool:
         """Decide whether all members of a group are known.
 
         They are not if an all_gather of the group, whose output is as many times larger
         than its input as the group has members, shows that it has more.
         """
         known_members = len(self.groups[group_index].members)
-        return self._gathered_size(group_index) <= known_members
+        return self._count_members_by_gathers(group_index) <= known_members
 
-    def issued(self, row: int) -> Issued:
+    def describe_issued(self, row: int) -> Issued:
         """Return what an entry of a dump says about the operation that a rank issued.
 
         Args:
@@ -184,7 +191,7 @@ class JobDumps:
             created_ns=int(entries.created_ns[row]),
         )
 
-    def last_of(self, rank: int) -> Issued | None:
+    def find_last_issued(self, rank: int) -> Issued | None:
         """Return the newest of all that a rank issued, in any group.
 
         Returns None if the rank wrote no dump or issued nothing.
@@ -197,9 +204,9 @@ class JobDumps:
         rows_of_dump = slice_between(self.entries.dump, dump, dump + 1)
         if rows_of_dump.start == rows_of_dump.stop:
             return None
-        return self.issued(rows_of_dump.stop - 1)
+        return self.describe_issued(rows_of_dump.stop - 1)
 
-    def frame_at_dump(self, rank: int) -> Frame | None:
+    def find_frame_at_dump(self, rank: int) -> Frame | None:
         """Return where the main thread of a rank was when its dump was taken.
 
         It is the innermost frame that is not of torch. Returns None if the rank wrote
@@ -211,11 +218,15 @@ class JobDumps:
         return _find_innermost_user_frame(self.dumps.ranks[dump].now)
 
     def _find_user_frame(self, stack: int) -> Frame | None:
-        """Return the line of a stack that a user knows; None if none was recorded."""
-        frames = self.dumps.stacks[stack] if stack != UNKNOWN else ()
-        return _find_innermost_user_frame(frames)
+        """Return the innermost frame of a stack outside of torch.
 
-    def _progress(self, group_index: int) -> GroupProgress:
+        Returns None if no stack was recorded: its number is then UNKNOWN.
+        """
+        if stack == UNKNOWN:
+            return None
+        return _find_innermost_user_frame(self.dumps.stacks[stack])
+
+    def _describe_progress(self, group_index: int) -> GroupProgress:
         """Describe how far the members of a process group came: the newest collective
         of each.
 
@@ -223,7 +234,7 @@ class JobDumps:
         the group of all ranks, and else the ranks whose entries name the group.
         """
         group = self.dumps.groups[group_index]
-        listed_members = self._listed.get(group, ())
+        listed_members = self._listed_members.get(group, ())
         if listed_members:
             members = listed_members
         elif group.description == ALL_RANKS.description:
@@ -231,7 +242,7 @@ class JobDumps:
         else:
             members = self._ranks_with_entries.get(group_index, ())
 
-        newest = tuple(self._find_newest(group_index, rank) for rank in members)
+        newest = tuple(self._find_newest_number(group_index, rank) for rank in members)
         return GroupProgress(
             group=group,
             members=members,
@@ -243,12 +254,12 @@ class JobDumps:
     def _ranks_with_entries(self) -> dict[int, tuple[int, ...]]:
         """The ranks whose entries name each group, ascending, by group index."""
         ranks: dict[int, list[int]] = defaultdict(list)
-        for member in self.newest:  # sorted by group, then by rank
+        for member in self.newest_numbers:  # sorted by group, then by rank
             ranks[member.group].append(member.rank)
         return {group_index: tuple(members) for group_index, members in ranks.items()}
 
     @cached_property
-    def _listed(self) -> dict[GroupName, tuple[int, ...]]:
+    def _listed_members(self) -> dict[GroupName, tuple[int, ...]]:
         """The members of each group that some dump lists, in ascending order."""
         ranks: dict[GroupName, set[int]] = defaultdict(set)
         for dump in self.dumps.ranks:
@@ -256,7 +267,7 @@ class JobDumps:
                 ranks[group].update(members)
         return {group: tuple(sorted(members)) for group, members in ranks.items()}
 
-    def _find_newest(self, group_index: int, rank: int) -> int:
+    def _find_newest_number(self, group_index: int, rank: int) -> int:
         """Find the highest number of a collective that a rank issued in a group.
 
         A rank writes its last operations into a ring, a buffer that forgets the oldest
@@ -266,7 +277,7 @@ class JobDumps:
             0 if it issued none. UNKNOWN if the rank wrote no dump, or if its ring may
             have lost the number and its status does not tell it.
         """
-        recorded = self.newest.get(GroupMember(group_index, rank))
+        recorded = self.newest_numbers.get(GroupMember(group_index, rank))
         if recorded is not None:
             return recorded
 
@@ -281,26 +292,27 @@ class JobDumps:
             return status.last_enqueued
         return UNKNOWN if dump.lost_beginning else 0
 
-    def _gathered_size(self, group_index: int) -> int:
+    def _count_members_by_gathers(self, group_index: int) -> int:
         """Return how many members a group has by its all_gathers; 0 if it has none."""
-        return self._gathered_sizes.get(group_index, 0)
+        return self._member_count_by_gathers.get(group_index, 0)
 
     @cached_property
-    def _gathered_sizes(self) -> dict[int, int]:
+    def _member_count_by_gathers(self) -> dict[int, int]:
         """How many members each group has by the sizes of its all_gathers.
 
         The output of an all_gather is as many times larger than its input as the group
         has members. If several differ, the most counts. Groups without an all_gather of
         known size are not in it.
         """
-        sizes: dict[int, int] = {}
+        member_counts: dict[int, int] = {}
         for gather in self._find_gathers():
             input_elements = self.dumps.tensors[gather.inputs].element_count
             output_elements = self.dumps.tensors[gather.outputs].element_count
             if input_elements and output_elements % input_elements == 0:
-                members = output_elements // input_elements
-                sizes[gather.group] = max(sizes.get(gather.group, 0), members)
-        return sizes
+                member_count = output_elements // input_elements
+                most_so_far = member_counts.get(gather.group, 0)
+                member_counts[gather.group] = max(most_so_far, member_count)
+        return member_counts
 
     def _find_gathers(self) -> list[_Gather]:
         """Find the distinct all_gathers among all entries.

@@ -165,7 +165,7 @@ class _TracedCollective(msgspec.Struct, frozen=True):
         return self.step >= 0
 
 
-def in_trace(
+def find_hang_in_trace(
     answer: HangAnswer, dumps: FlightDumps, trace: Trace, path: str
 ) -> InTrace | None:
     """Find the collective in which ranks wait in a trace of the same job.
@@ -185,9 +185,10 @@ def in_trace(
     Returns:
         None if ranks wait in no collective.
     """
-    wait = next((wait for wait in answer.waits if not wait.is_p2p), None)
-    if wait is None:
+    waits_in_collectives = [wait for wait in answer.waits if not wait.is_p2p]
+    if not waits_in_collectives:
         return None
+    wait = waits_in_collectives[0]
     not_in_trace = InTrace(path=path, group=wait.group, sequence=wait.sequence)
 
     traced = _find_collectives_of_group(trace, wait.group)

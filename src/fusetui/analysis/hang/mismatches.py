@@ -42,17 +42,17 @@ OPERATIONS_WITH_EQUAL_OUTPUTS = frozenset({"scatter"})
 differ."""
 
 
-def mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
+def find_mismatches(job: JobDumps) -> tuple[Mismatch, ...]:
     """Find the collectives that ranks issued in different ways under one number.
 
     They come in the order of groups and numbers.
     """
-    every_mismatch = []
+    mismatches = []
     for rows in _find_suspicious_collectives(job):
         mismatch = _compare_ranks(job, rows)
         if mismatch is not None:
-            every_mismatch.append(mismatch)
-    return tuple(every_mismatch)
+            mismatches.append(mismatch)
+    return tuple(mismatches)
 
 
 def read_operation_kind(operation: str) -> str:
@@ -186,7 +186,7 @@ def _group_ranks(job: JobDumps, rows: Int64s) -> list[Side]:
     sides = []
     for ranks in ranks_by_signatures.values():
         first_rank = ranks[0]
-        issued = [job.issued(row) for row in rows_of_rank[first_rank]]
+        issued = [job.describe_issued(row) for row in rows_of_rank[first_rank]]
         sides.append(Side(ranks=tuple(ranks), issued=tuple(issued)))
     return sorted(sides, key=lambda side: (-len(side.ranks), side.ranks))
 

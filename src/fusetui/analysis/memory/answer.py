@@ -13,14 +13,18 @@ from fusetui.analysis.memory.categories import (
     Category,
     CategoryShare,
     MemoryFacts,
-    categories,
-    phases,
+    categorize_allocations,
+    determine_phases,
     sum_bytes_by_category,
 )
-from fusetui.analysis.memory.evidence import Holder, evidence, group_live_allocations
-from fusetui.analysis.memory.findings import MemoryFinding, findings
-from fusetui.analysis.memory.history import BEFORE, History, histories
-from fusetui.analysis.memory.layout import Waste, layout, waste
+from fusetui.analysis.memory.evidence import (
+    Holder,
+    derive_evidence,
+    group_live_allocations,
+)
+from fusetui.analysis.memory.findings import MemoryFinding, list_memory_findings
+from fusetui.analysis.memory.history import BEFORE, History, build_histories
+from fusetui.analysis.memory.layout import Waste, compute_layout, measure_waste
 from fusetui.analysis.memory.oom import OutOfMemory, explain_failures
 from fusetui.trace.model.quantiles import lower_median
 from fusetui.trace.snapshot.columns import Snapshot
@@ -97,20 +101,20 @@ def derive_memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
     Each device gets its history, the phases of training, and the category of each
     allocation. Devices are in the order of their numbers.
     """
-    stack_evidence = evidence(snapshot.stacks)
-    facts = []
-    for history in histories(snapshot):
-        phases_of_history = phases(history, stack_evidence)
-        facts.append(
-            MemoryFacts(
-                history=history,
-                evidence=stack_evidence,
-                phases=phases_of_history,
-                category_numbers=categories(history, stack_evidence, phases_of_history),
-            )
+    stack_evidence = derive_evidence(snapshot.stacks)
+    facts_of_devices = []
+    for history in build_histories(snapshot):
+        phases = determine_phases(history, stack_evidence)
+        category_numbers = categorize_allocations(history, stack_evidence, phases)
+        facts = MemoryFacts(
+            history=history,
+            evidence=stack_evidence,
+            phases=phases,
+            category_numbers=category_numbers,
         )
+        facts_of_devices.append(facts)
 
-    return tuple(facts)
+    return tuple(facts_of_devices)
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
@@ -242,26 +246,29 @@ def _report_device(facts: MemoryFacts, event: int) -> DeviceMemory:
             the first event.
     """
     history = facts.history
-    code_of_stack = facts.evidence.code
-    module_of_stack = facts.evidence.module
+    code_of_stack = facts.evidence.describe_code
+    module_of_stack = facts.evidence.describe_module
     ooms = explain_failures(history, facts.evidence)
 
-    no_stack = -1
-    stack = no_stack if event == BEFORE else int(history.events.stack[event])
+    place = None
+    if event != BEFORE:
+        stack = int(history.events.stack[event])
+        if stack >= 0:  # -1: none was recorded
+            place = code_of_stack(stack)
 
     return DeviceMemory(
         **summarize_totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
-        place=None if stack == no_stack else code_of_stack(stack),
+        place=place,
         annotation=_find_open_annotation(history, event),
         categories=sum_bytes_by_category(history, facts.category_numbers, event),
         by_code=group_live_allocations(history, event, code_of_stack),
         by_module=group_live_allocations(history, event, module_of_stack),
-        waste=waste(history, event, layout(history, event)),
+        waste=measure_waste(history, event, compute_layout(history, event)),
         ooms_count=len(history.failures),
         ooms=ooms,
-        findings=findings(facts, ooms) if history.is_known else (),
+        findings=list_memory_findings(facts, ooms) if history.is_known else (),
     )
 
 
@@ -354,7 +361,7 @@ class MemoryRank(msgspec.Struct, frozen=True):
     from_median_bytes: int
 
 
-def rows_of_grouping(
+def index_rows_by_holder(
     device: Totals, grouping: By | Literal["op"]
 ) -> dict[str, CategoryShare | Holder]:
     """Return who holds the memory of a device, for one way of grouping.
@@ -378,7 +385,7 @@ def rows_of_grouping(
     return by_name
 
 
-def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
+def compare_snapshots(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
     """Compare the live memory of two snapshots, the largest difference first.
 
     Args:
@@ -445,7 +452,7 @@ def _sum_bytes_by_holder(device: DeviceMemory | None, by: By) -> dict[str, int]:
     """
     if device is None:
         return {}
-    return {name: row.bytes for name, row in rows_of_grouping(device, by).items()}
+    return {name: row.bytes for name, row in index_rows_by_holder(device, by).items()}
 
 
 def rank_devices(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
@@ -477,15 +484,19 @@ def _make_rank(file: str, device: DeviceMemory) -> MemoryRank:
 
     The distance from the median peak is 0 until the peaks of all snapshots are known.
     """
-    largest = device.categories[0] if device.categories else None
+    largest_category = None
+    largest_bytes = 0
+    if device.categories:  # sorted by size
+        largest_category = device.categories[0].category
+        largest_bytes = device.categories[0].bytes
     return MemoryRank(
         file=file,
         device=device.device,
         peak_allocated_bytes=device.peak_allocated_bytes,
         peak_reserved_bytes=device.peak_reserved_bytes,
         allocated_end_bytes=device.allocated_end_bytes,
-        category=largest.category if largest else None,
-        category_bytes=largest.bytes if largest else 0,
+        category=largest_category,
+        category_bytes=largest_bytes,
         ooms=device.ooms_count,
         from_median_bytes=0,
     )

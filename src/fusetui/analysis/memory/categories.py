@@ -53,22 +53,22 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
 
     phase: Int64s  # of each event a TrainingPhase
     run: Int64s  # of each event the number of its run
-    begin: Int64s  # the first event of each step of an optimizer
+    step_begin: Int64s  # the first event of each step of an optimizer
     # The first event after each of these steps. One more than the number of events for
     # a step that did not end.
-    end: Int64s
-    # The first event after each step of the program. Steps are those of its optimizer,
-    # else those of a profiler.
-    ends: Int64s
+    step_end: Int64s
+    # The first event after each step of the program that ended. Steps are those of its
+    # optimizer, else those of a profiler.
+    program_step_end: Int64s
 
-    def next_end(self, events: Int64s) -> Int64s:
+    def find_next_step_end(self, events: Int64s) -> Int64s:
         """Return for each event the end of the next optimizer step that begins after.
 
         The result is above the number of any event if no step follows.
         """
-        step = np.searchsorted(self.begin, events, side="right")
+        step = np.searchsorted(self.step_begin, events, side="right")
         never = len(self.phase) + 1
-        return at(self.end, step, missing=never)
+        return at(self.step_end, step, missing=never)
 
 
 class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
@@ -77,9 +77,8 @@ class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
     history: History
     evidence: Evidence
     phases: Phases
-    category_numbers: (
-        Int64s  # of each of `history.allocations`, the number of its category
-    )
+    # Of each of `history.allocations`, the number of its category.
+    category_numbers: Int64s
 
 
 class _Step(NamedTuple):
@@ -89,7 +88,7 @@ class _Step(NamedTuple):
     end: int  # the first event after it
 
 
-def phases(history: History, evidence: Evidence) -> Phases:
+def determine_phases(history: History, evidence: Evidence) -> Phases:
     """Find out what the program was doing at each event: forward, backward or optimizer
     step.
 
@@ -107,8 +106,8 @@ def phases(history: History, evidence: Evidence) -> Phases:
     # What the stack of each event shows.
     stack = history.events.stack
     in_step_code = evidence.in_step[stack]
-    in_model_call = evidence.has(FrameRole.CALL)[stack] & ~in_step_code
-    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    in_model_call = evidence.mark_stacks_with(FrameRole.CALL)[stack] & ~in_step_code
+    in_backward = evidence.mark_stacks_with(FrameRole.BACKWARD)[stack]
 
     # Later assignments win: the backward pass over a step, a step over the rest.
     phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
@@ -125,9 +124,9 @@ def phases(history: History, evidence: Evidence) -> Phases:
     return Phases(
         phase=phase,
         run=group_numbers(begins_runs(phase)),
-        begin=np.array([step.begin for step in steps], np.int64),
-        end=np.array([step.end for step in steps], np.int64),
-        ends=np.array(program_ends, np.int64),
+        step_begin=np.array([step.begin for step in steps], np.int64),
+        step_end=np.array([step.end for step in steps], np.int64),
+        program_step_end=np.array(program_ends, np.int64),
     )
 
 
@@ -279,7 +278,7 @@ def sum_bytes_by_category(
         event: The event, or BEFORE for the moment before the first one.
     """
     allocations = history.allocations
-    is_live = allocations.live_after(event)
+    is_live = allocations.mark_live_after(event)
     live_sizes = allocations.size[is_live]
     live_categories = category_numbers[is_live]
 
@@ -294,7 +293,9 @@ def sum_bytes_by_category(
     return tuple(sorted(shares, key=lambda share: -share.bytes))
 
 
-def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
+def categorize_allocations(
+    history: History, evidence: Evidence, phases: Phases
+) -> Int64s:
     """Decide for each allocation what it is for, such as parameters, gradients or
     activations.
 
@@ -345,7 +346,7 @@ def _list_rules(
     is_live_at_end = ~allocations.is_freed
 
     # Where the allocation was made.
-    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    in_backward = evidence.mark_stacks_with(FrameRole.BACKWARD)[stack]
     in_step_phase = _find_phase_of_each(allocations, phases) == TrainingPhase.STEP
     in_step = in_step_phase | evidence.in_step[stack]
     is_of_optimizer = in_step & ~in_backward
@@ -354,11 +355,16 @@ def _list_rules(
     # How long it lasted.
     is_of_one_run = _mark_freed_in_same_run(allocations, phases)
     outlives_step = allocations.freed_at >= _find_end_of_own_step(allocations, phases)
-    accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
+    accumulated = (
+        evidence.mark_stacks_with(FrameRole.ACCUMULATES)[stack] & ~is_of_one_run
+    )
     is_gradient = _mark_lasting_as_gradients(history, evidence, phases) | accumulated
 
-    in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
-    is_of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
+    in_workspace = (
+        evidence.mark_stacks_with(FrameRole.WORKSPACE)[stack]
+        | evidence.in_triton[stack]
+    )
+    is_of_weights = evidence.mark_stacks_with(FrameRole.WEIGHTS)[stack]
     is_freed_in_backward = _mark_freed_by_role(history, evidence, FrameRole.BACKWARD)
 
     return [
@@ -403,7 +409,7 @@ def _mark_freed_by_role(history: History, evidence: Evidence, role: FrameRole) -
     no_stack = -1  # of what lives at the end
     freed_at = history.allocations.freed_at
     freeing_stack = at(history.events.stack, freed_at, missing=no_stack)
-    is_freed_by: Flags = evidence.has(role)[freeing_stack]
+    is_freed_by: Flags = evidence.mark_stacks_with(role)[freeing_stack]
     return is_freed_by
 
 
@@ -413,8 +419,8 @@ def _find_end_of_own_step(allocations: Allocations, phases: Phases) -> Int64s:
     It is 0 for what was allocated before the first event or the first step.
     """
     # BEFORE (-1) is less than the begin of any step: no step has begun by then.
-    step = last_at_or_before(phases.begin, allocations.allocated_at)
-    return at(phases.end, step, missing=0)
+    step = last_at_or_before(phases.step_begin, allocations.allocated_at)
+    return at(phases.step_end, step, missing=0)
 
 
 def _mark_lasting_as_gradients(
@@ -434,7 +440,7 @@ def _mark_lasting_as_gradients(
     allocations = history.allocations
 
     # A later forward pass or step shows that the backward pass has ended.
-    in_model_call = evidence.has(FrameRole.CALL)[history.events.stack]
+    in_model_call = evidence.mark_stacks_with(FrameRole.CALL)[history.events.stack]
     is_forward = (phases.phase == TrainingPhase.OTHER) & in_model_call
     is_step = phases.phase == TrainingPhase.STEP
     last_forward_or_step = np.flatnonzero(is_forward | is_step).max(initial=BEFORE)
@@ -446,7 +452,9 @@ def _mark_lasting_as_gradients(
     backward_ended = has_later_phase | no_later_failure
 
     is_cleared = _mark_freed_by_role(history, evidence, FrameRole.ZERO_GRAD)
-    outlives_step = allocations.freed_at >= phases.next_end(allocations.allocated_at)
+    outlives_step = allocations.freed_at >= phases.find_next_step_end(
+        allocations.allocated_at
+    )
 
     is_live_at_end = ~allocations.is_freed
     return np.where(is_live_at_end, backward_ended, is_cleared | outlives_step)
@@ -468,7 +476,7 @@ def _infer_gradients_by_stack(
     Returns:
         The new numbers of categories.
     """
-    complete_ends = phases.end[phases.end <= allocations.events]
+    complete_ends = phases.step_end[phases.step_end <= allocations.events]
     last_step_end = complete_ends.max(initial=0)
 
     is_unknown = category_numbers == UNKNOWN

@@ -83,33 +83,33 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
     stacks: Stacks
     marks: Int64s  # the roles of all its frames, as bits of FrameRole
-    own: Int64s  # the innermost frame of the person's own code
-    # the innermost frame that is a module's own, if possible not of torch.nn
-    called: Int64s
-    python: Int64s  # the innermost frame of Python
+    own_frame: Int64s  # the innermost frame of the person's own code
+    # the innermost frame that is the `forward` of a module, if possible not of torch.nn
+    module_frame: Int64s
+    python_frame: Int64s  # the innermost frame of Python
     in_step: Flags  # in an optimizer's step itself, not in a model that it calls
-    in_triton: Flags
+    in_triton: Flags  # whether the innermost frame of Python is of Triton
 
-    def has(self, role: FrameRole) -> Flags:
+    def mark_stacks_with(self, role: FrameRole) -> Flags:
         """Return which stacks have a frame of a role, or of one of several roles."""
         has_role: Flags = (self.marks & role) != 0
         return has_role
 
-    def code(self, stack: int) -> str:
+    def describe_code(self, stack: int) -> str:
         """Return where a stack is, as text.
 
         It is the innermost line of the person's own code, else the part of the backward
         pass, else the innermost line of Python, which is of a library. Without Python
         it is NO_PYTHON.
         """
-        if self.own[stack] >= 0:
-            return self._line(self.own[stack])
+        if self.own_frame[stack] >= 0:
+            return self._describe_frame(self.own_frame[stack])
 
         if self.marks[stack] & FrameRole.BACKWARD:
             return self._describe_backward(stack)
 
-        if self.python[stack] >= 0:
-            return self._line(self.python[stack])
+        if self.python_frame[stack] >= 0:
+            return self._describe_frame(self.python_frame[stack])
 
         return NO_PYTHON
 
@@ -124,24 +124,24 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
                 return f"backward of {node[1]}"
         return "backward"
 
-    def module(self, stack: int) -> str:
+    def describe_module(self, stack: int) -> str:
         """Return the innermost line of the `forward` of a module in a stack.
 
         Modules outside of torch.nn are preferred. If no module was called, the result
-        is that of `code`.
+        is that of `describe_code`.
         """
-        if self.called[stack] >= 0:
-            return self._line(self.called[stack])
+        if self.module_frame[stack] >= 0:
+            return self._describe_frame(self.module_frame[stack])
 
-        return self.code(stack)
+        return self.describe_code(stack)
 
-    def _line(self, row: int) -> str:
+    def _describe_frame(self, row: int) -> str:
         """Return a frame, a row of the frames of the snapshot, as `file:line name`."""
         frame = self.stacks.frames[row]
         return f"{frame.file}:{frame.line} {frame.name}"
 
 
-def evidence(stacks: Stacks) -> Evidence:
+def derive_evidence(stacks: Stacks) -> Evidence:
     """Work out from call stacks what allocated memory is for.
 
     E.g. a frame `step` of torch/optim/adam.py shows that a stack is in the step of an
@@ -157,18 +157,21 @@ def evidence(stacks: Stacks) -> Evidence:
     # The roles of each frame of all stacks, one stack after another.
     marks = np.array(roles_of_frames, np.int64)[stacks.frame]
 
-    def innermost(roles: int) -> Int64s:
-        """Find the innermost frame with one of the roles in each stack, or NOWHERE."""
-        return _find_innermost_frames(marks & roles != 0, stacks)
+    # Positions in `marks` of the innermost frames of a kind in each stack, or NOWHERE.
+    python = _find_innermost_with(FrameRole.PYTHON, marks, stacks)
+    own = _find_innermost_with(FrameRole.OWN, marks, stacks)
+    step = _find_innermost_with(FrameRole.STEP, marks, stacks)
+    pass_of_model = _find_innermost_with(
+        FrameRole.CALL | FrameRole.BACKWARD, marks, stacks
+    )
 
-    python = innermost(FrameRole.PYTHON)
     python_or_end = np.minimum(python, len(marks))  # NOWHERE becomes the end
     python_marks = at(marks, python_or_end, missing=0)
     in_triton = python_marks & FrameRole.TRITON != 0
 
-    # An optimizer may run the model itself (a closure): then that lies further inside.
-    pass_of_model = FrameRole.CALL | FrameRole.BACKWARD
-    in_step = innermost(FrameRole.STEP) < innermost(pass_of_model)
+    # An optimizer may run the model itself (a closure): then that lies further inside,
+    # at a lower position. Without a pass of the model it is at NOWHERE.
+    in_step = step < pass_of_model
 
     # A stack has the roles of all its frames together.
     marks_of_stacks = reduce_groups(np.bitwise_or, marks, stacks.start[:-1])
@@ -177,9 +180,9 @@ def evidence(stacks: Stacks) -> Evidence:
     return Evidence(
         stacks=stacks,
         marks=np.append(marks_of_stacks, 0),
-        own=_look_up_frames(innermost(FrameRole.OWN), stacks),
-        called=_look_up_frames(_find_called_modules(marks, stacks), stacks),
-        python=_look_up_frames(python, stacks),
+        own_frame=_look_up_frames(own, stacks),
+        module_frame=_look_up_frames(_find_called_modules(marks, stacks), stacks),
+        python_frame=_look_up_frames(python, stacks),
         in_step=np.append(in_step, False),
         in_triton=np.append(in_triton, False),
     )
@@ -213,9 +216,9 @@ def _make_empty_evidence(stacks: Stacks) -> Evidence:
     return Evidence(
         stacks=stacks,
         marks=np.zeros(1, np.int64),
-        own=no_frame,
-        called=no_frame,
-        python=no_frame,
+        own_frame=no_frame,
+        module_frame=no_frame,
+        python_frame=no_frame,
         in_step=never,
         in_triton=never,
     )
@@ -302,6 +305,19 @@ def _mark_module_forwards(marks: Int64s, stacks: Stacks) -> Flags:
     return is_forward
 
 
+def _find_innermost_with(roles: int, marks: Int64s, stacks: Stacks) -> Int64s:
+    """Return for each stack the position in `marks` of its innermost frame with one of
+    some roles, or NOWHERE.
+
+    Args:
+        roles: The roles, as bits of FrameRole.
+        marks: The roles of each frame of all stacks, one stack after another.
+        stacks: The stacks.
+    """
+    has_role = marks & roles != 0
+    return _find_innermost_frames(has_role, stacks)
+
+
 def _find_innermost_frames(is_wanted: Flags, stacks: Stacks) -> Int64s:
     """Return for each stack the position in `stacks.frame` of its innermost wanted
     frame, or NOWHERE. `is_wanted` has a flag for each entry of `stacks.frame`."""
@@ -355,7 +371,7 @@ def group_live_allocations(
         it was there before the first event, or else to NO_STACK.
     """
     allocations = history.allocations
-    is_live = allocations.live_after(event)
+    is_live = allocations.mark_live_after(event)
     stack = allocations.stack[is_live]
     is_early = allocations.is_early[is_live]
     stack = np.where((stack < 0) & is_early, _BEFORE_RECORDING_STACK, stack)

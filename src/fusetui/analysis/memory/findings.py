@@ -16,9 +16,9 @@ from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, Memory
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
-    fragmentation,
     is_expandable,
     list_private_pools,
+    measure_fragmentation,
 )
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, at, summed
@@ -36,13 +36,17 @@ LEAK_STEPS = 4
 """A leak is looked for in so many steps, the last ones."""
 
 MIN_GROWN_STEPS = 3
-"""Of these, in how many what leaks has grown."""
+"""In at least so many of these steps a leak must have grown."""
 
 MIN_NOT_NEEDED_SHARE = 0.05
-"""Of the peak, as the two below."""
+"""Gradients that are no longer needed are reported if without them the peak would be
+lower by at least this share of it."""
 
 MIN_OPTIMIZER_STATE_SHARE = 0.4
+"""The state of the optimizer is reported from this share of the peak on."""
+
 MIN_ACTIVATIONS_SHARE = 0.5
+"""Activations are reported from this share of the peak on."""
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +66,7 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     helps: Helps | None = None  # against fragmentation
 
 
-def findings(
+def list_memory_findings(
     facts: MemoryFacts, failed: tuple[OutOfMemory, ...]
 ) -> tuple[MemoryFinding, ...]:
     """Return all that stands out in the memory of a device, the largest first.
@@ -102,7 +106,7 @@ def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     ended. What was there before the first event does not grow.
     """
     # The ends of LEAK_STEPS steps, and before them that of another one.
-    step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
+    step_ends = facts.phases.program_step_end[-(LEAK_STEPS + 1) :]
     if len(step_ends) < LEAK_STEPS:
         return
 
@@ -118,7 +122,7 @@ def _find_leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
 
     no_stack = live_bytes.shape[1] - 1  # the last column
     for stack in np.flatnonzero(is_leak).tolist():
-        place = NO_STACK if stack == no_stack else facts.evidence.code(stack)
+        place = NO_STACK if stack == no_stack else facts.evidence.describe_code(stack)
         bytes_at_end = int(live_bytes[-1, stack])
         yield MemoryFinding(
             rule="memory-leak",
@@ -153,7 +157,7 @@ def _measure_live_bytes_by_stack(history: History, events: Int64s) -> Int64s:
 
     live_bytes = []
     for event in events.tolist():
-        is_live = is_recorded & allocations.live_after(event - 1)
+        is_live = is_recorded & allocations.mark_live_after(event - 1)
         stack = allocations.stack[is_live]
         live_bytes.append(summed(stack, allocations.size[is_live], columns))
     return np.stack(live_bytes)
@@ -182,10 +186,12 @@ def _find_fragmentation(
     # `reserved` begins with what there was before the first event (BEFORE, -1).
     most_reserved = int(history.reserved.argmax()) - 1
     end = len(history.events) - 1
-    moments = [end] if most_reserved in (BEFORE, end) else [most_reserved, end]
+    moments = [end]
+    if most_reserved not in (BEFORE, end):
+        moments = [most_reserved, end]
 
     for event in moments:
-        waste = fragmentation(history, event)
+        waste = measure_fragmentation(history, event)
         if waste:
             yield MemoryFinding(
                 rule="fragmentation",
@@ -241,11 +247,11 @@ def _find_unneeded_gradients(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     history = facts.history
     allocations = history.allocations
 
-    step_end = facts.phases.next_end(allocations.allocated_at)
+    step_end = facts.phases.find_next_step_end(allocations.allocated_at)
     is_late = _mark_gradients_kept_too_long(facts, step_end)
 
     is_step_over = step_end <= history.peak_index
-    is_live = allocations.live_after(history.peak_index)
+    is_live = allocations.mark_live_after(history.peak_index)
     at_peak = is_late & is_step_over & is_live
     if not at_peak.any():
         return
@@ -281,7 +287,7 @@ def _mark_gradients_kept_too_long(facts: MemoryFacts, step_end: Int64s) -> Flags
 
     no_stack = -1  # what lives at the end has no stack that frees it
     freeing_stack = at(history.events.stack, allocations.freed_at, missing=no_stack)
-    in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    in_backward = facts.evidence.mark_stacks_with(FrameRole.BACKWARD)[freeing_stack]
     return np.asarray(is_gradient & outlives_step & is_freed & ~in_backward)
 
 
@@ -302,7 +308,7 @@ def _find_large_category(
     history = facts.history
     allocations = history.allocations
     is_of_category = facts.category_numbers == CATEGORY_NUMBER[category]
-    at_peak = is_of_category & allocations.live_after(history.peak_index)
+    at_peak = is_of_category & allocations.mark_live_after(history.peak_index)
 
     held_bytes = int(allocations.size[at_peak].sum())
     min_bytes = min_share * int(history.allocated.max())
@@ -366,13 +372,14 @@ def _compute_saving_at_peak(history: History, is_left_out: Flags, since: Int64s)
     events = len(history.events)
     sizes = allocations.size[is_left_out]
 
-    # What they hold: entry 0 is before the first event, entry n + 1 is after event n.
-    # One more entry takes what is not freed, or not left out, before the end.
-    first_without = np.minimum(since[is_left_out], events) + 1
-    first_freed = allocations.freed_at[is_left_out] + 1
-    gained = summed(first_without, sizes, events + 2)
-    lost = summed(first_freed, sizes, events + 2)
-    held = np.cumsum(gained - lost)[:-1]
+    # Moment 0 is before the first event, moment n + 1 is after event n. One more moment
+    # takes what is not freed, or not left out, before the end.
+    moments = events + 2
+    left_out_from = np.minimum(since[is_left_out], events) + 1
+    left_out_until = allocations.freed_at[is_left_out] + 1
+    begin_bytes = summed(left_out_from, sizes, moments)
+    end_bytes = summed(left_out_until, sizes, moments)
+    left_out_bytes = np.cumsum(begin_bytes - end_bytes)[:-1]
 
-    allocated_without = history.allocated - held
+    allocated_without = history.allocated - left_out_bytes
     return int(history.allocated.max() - allocated_without.max())

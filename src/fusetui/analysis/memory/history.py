@@ -86,11 +86,11 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         is_freed: Flags = self.freed_at < self.events
         return is_freed
 
-    def live_after(self, event: int) -> Flags:
+    def mark_live_after(self, event: int) -> Flags:
         """Return which allocations are live after an event, or BEFORE."""
         return (self.allocated_at <= event) & (self.freed_at > event)
 
-    def live_bytes(self) -> Int64s:
+    def sum_live_bytes(self) -> Int64s:
         """Return the live bytes before the first event, then after each.
 
         E.g. if event 0 allocates 100 bytes and event 1 frees them: 0, 100, 0.
@@ -126,7 +126,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         keys_per_address = self.events + 2  # the events, `events` itself, and BEFORE
         return address_row.astype(np.int64) * keys_per_address + (event + 1)
 
-    def next_in_use(self, since: Int64s, event: Int64s, limit: Int64s) -> Int64s:
+    def find_next_in_use(self, since: Int64s, event: Int64s, limit: Int64s) -> Int64s:
         """Find the next address that was in use behind each of several addresses.
 
         E.g. if allocations begin at 100 and 300, and the one at 300 was freed before the
@@ -150,7 +150,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
         while len(open_queries):
             # Every open query looks at its next address, until one is in use.
             row = address_row[open_queries]
-            is_in_use = self._in_use_at(row, event[open_queries])
+            is_in_use = self._mark_in_use(row, event[open_queries])
             next_address[open_queries[is_in_use]] = addresses[row[is_in_use]]
 
             open_queries = open_queries[~is_in_use]
@@ -160,7 +160,7 @@ class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         return next_address
 
-    def _in_use_at(self, address_row: Rows, event: Int64s) -> Flags:
+    def _mark_in_use(self, address_row: Rows, event: Int64s) -> Flags:
         """Return whether addresses were in use after an event.
 
         Args:
@@ -254,7 +254,7 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         return time_us if time_us >= 0 else None
 
 
-def histories(snapshot: Snapshot) -> tuple[History, ...]:
+def build_histories(snapshot: Snapshot) -> tuple[History, ...]:
     """Return the history of each device that has events or segments.
 
     They are sorted by the numbers of the devices.
@@ -272,7 +272,7 @@ def histories(snapshot: Snapshot) -> tuple[History, ...]:
     return tuple(built)
 
 
-def requested_bytes(blocks: Blocks, rows: Rows) -> Int64s:
+def read_requested_bytes(blocks: Blocks, rows: Rows) -> Int64s:
     """Return the bytes that the program requested for some blocks.
 
     Files from before torch 2.1 do not record them; there the size of the block counts.
@@ -320,10 +320,10 @@ def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> His
     """
     segments = np.flatnonzero(snapshot.segments.device == device)
     allocations = _collect_allocations(snapshot, device, events)
-    allocated = allocations.until_requested.live_bytes()
-    active = allocations.until_free.live_bytes()
+    allocated = allocations.until_requested.sum_live_bytes()
+    active = allocations.until_free.sum_live_bytes()
     reserved = _compute_reserved_bytes(snapshot, segments, events)
-    held_at_end = requested_bytes(snapshot.blocks, allocations.kept).sum()
+    held_at_end = read_requested_bytes(snapshot.blocks, allocations.kept).sum()
     difference = int(allocated[-1] - held_at_end)
 
     # Contradictions show which actions happened without being recorded: events that do
@@ -331,9 +331,11 @@ def _build_history(snapshot: Snapshot, device: int, events: MemoryEvents) -> His
     unrecorded = allocations.unrecorded
     if difference:
         unrecorded += _name_missing_events(events, unrecorded)
-    if _is_taken_twice(snapshot, segments, events) and _lacks(events, SEGMENT_GIVEN):
+    if _is_taken_twice(snapshot, segments, events) and _lacks_actions(
+        events, SEGMENT_GIVEN
+    ):
         unrecorded += (MemoryAction.SEGMENT_ALLOC,)
-    if (active > reserved).any() and _lacks(events, SEGMENT_TAKEN):
+    if (active > reserved).any() and _lacks_actions(events, SEGMENT_TAKEN):
         unrecorded += (MemoryAction.SEGMENT_FREE,)
 
     return History(
@@ -418,9 +420,9 @@ def _name_missing_events(
         ALLOC if no event allocates. Else both kinds of ends if no event frees, unless
         one of them is known to be missing.
     """
-    if _lacks(events, (MemoryAction.ALLOC,)):
+    if _lacks_actions(events, (MemoryAction.ALLOC,)):
         return (MemoryAction.ALLOC,)
-    if not unrecorded and _lacks(events, FREED):
+    if not unrecorded and _lacks_actions(events, FREED):
         return FREED
     return ()
 
@@ -464,9 +466,11 @@ def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) ->
     return has_repeats or bool(np.isin(taken, addresses_at_end).any())
 
 
-def _lacks(events: MemoryEvents, actions: tuple[MemoryAction, ...]) -> bool:
+def _lacks_actions(events: MemoryEvents, actions: tuple[MemoryAction, ...]) -> bool:
     """Return whether there are events, but none of them has one of some actions."""
-    return len(events) > 0 and not np.isin(events.action, actions).any()
+    if not len(events):
+        return False
+    return not np.isin(events.action, actions).any()
 
 
 def _find_unrecorded_end(
@@ -536,7 +540,7 @@ def pair_allocations(
     size = np.concatenate(
         [
             events.size[pairs.freed_only],
-            requested_bytes(blocks, unnamed_blocks),
+            read_requested_bytes(blocks, unnamed_blocks),
             events.size[pairs.allocated],
         ]
     )

@@ -90,7 +90,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         """The bytes of each hole."""
         return self.end - self.start
 
-    def returnable(self, least: bool = False) -> Int64s:
+    def measure_returnable_bytes(self, least: bool = False) -> Int64s:
         """Return how many bytes of each hole the allocator could give back.
 
         These are its whole pages of 2 MB (PAGE_BYTES): of a hole from 1 to 7 MB, the
@@ -110,7 +110,7 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         page_behind = end_in_segment // PAGE_BYTES  # rounded down
         return np.maximum(page_behind - first_page, 0) * PAGE_BYTES
 
-    def usable(self, like: Segment) -> Flags:
+    def mark_usable_holes(self, like: Segment) -> Flags:
         """Return which holes are where an allocation for a given segment could go.
 
         That is in segments of the same pool, stream and kind (large or small).
@@ -118,14 +118,15 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         Args:
             like: The segment to compare with.
         """
-        wanted = (like.pool, like.stream, like.is_large)
-        is_usable = [
-            (segment.pool, segment.stream, segment.is_large) == wanted
+        suitable_kind = (like.pool, like.stream, like.is_large)
+        is_suitable = [
+            (segment.pool, segment.stream, segment.is_large) == suitable_kind
             for segment in self.segments
         ]
-        return np.array(is_usable, np.bool_)[self.segment]
+        is_suitable_segment = np.array(is_suitable, np.bool_)
+        return is_suitable_segment[self.segment]
 
-    def holds_allocations(self) -> Flags:
+    def mark_segments_in_use(self) -> Flags:
         """Return for each segment whether a live allocation is in it."""
         segments = np.arange(len(self.segments))
         return np.isin(segments, self.segment_of_allocation)
@@ -141,7 +142,7 @@ def _segment_ends(segments: tuple[Segment, ...]) -> Int64s:
     return np.array([segment.address + segment.size for segment in segments], np.int64)
 
 
-def layout(
+def compute_layout(
     history: History, event: int, segments: tuple[Segment, ...] | None = None
 ) -> SegmentLayout:
     """Work out which segments a device has at a moment, and the free ranges (holes) in
@@ -195,7 +196,7 @@ def _find_allocations_in_segments(
         event: The event, or BEFORE.
         segments: The segments at that moment, by address.
     """
-    live_rows = np.flatnonzero(allocations.live_after(event))
+    live_rows = np.flatnonzero(allocations.mark_live_after(event))
     live_rows = live_rows[np.argsort(allocations.address[live_rows], kind="stable")]
 
     # Only the last segment that begins at or before an address can have it. An address
@@ -356,8 +357,8 @@ def _find_unsplit_rests(
 
     now = np.full(len(rows), event)
     end = start + sizes
-    free_then = allocations.next_in_use(start, allocated_at, limit) - end
-    free_now = allocations.next_in_use(start, now, limit) - end
+    free_then = allocations.find_next_in_use(start, allocated_at, limit) - end
+    free_now = allocations.find_next_in_use(start, now, limit) - end
 
     # It is not known what was free when a block from before the first event was made.
     # What was free at the first event, and what is free now, both bound it.
@@ -381,7 +382,7 @@ def restore_segments(history: History, event: int) -> tuple[Segment, ...]:
         history: The history of the device.
         event: The event, or BEFORE for the moment before the first one.
     """
-    log = segment_log(history)
+    log = prepare_segment_log(history)
     changes_then = int(np.searchsorted(log.events, event, side="right"))
     nearest = min(count for count in log.segments_after if count >= changes_then)
 
@@ -411,7 +412,7 @@ class SegmentLog(NamedTuple):
 
 
 @memo()
-def segment_log(history: History) -> SegmentLog:
+def prepare_segment_log(history: History) -> SegmentLog:
     """Return what is known about the segments of a device at each moment.
 
     A *segment* is a range of addresses that the allocator got from the device. At first
@@ -456,7 +457,7 @@ def _undo_segment_event(history: History, event: int, segments: SegmentMap) -> N
     address = int(events.addr[event])
     size = int(events.size[event])
     if action in SEGMENT_GIVEN:
-        segments.cut(address, size)
+        segments.cut_out(address, size)
         return
 
     # Only expandable segments are unmapped page by page.
@@ -470,7 +471,7 @@ def _undo_segment_event(history: History, event: int, segments: SegmentMap) -> N
         is_expandable=is_of_expandable,
     )
     if is_of_expandable:
-        segments.join(taken)
+        segments.add_pages(taken)
     else:
         segments.add(taken)
 
@@ -532,7 +533,7 @@ class SegmentMap:
             insort(self._addresses, segment.address)
         self._by_address[segment.address] = segment
 
-    def join(self, pages: Segment) -> None:
+    def add_pages(self, pages: Segment) -> None:
         """Add pages, and merge them with the expandable segments that they touch.
 
         Only segments of the same stream are merged.
@@ -561,7 +562,7 @@ class SegmentMap:
 
         self.add(merged)
 
-    def cut(self, address: int, size: int) -> None:
+    def cut_out(self, address: int, size: int) -> None:
         """Take a range of addresses out of the segment that holds it.
 
         What is left of the segment on either side stays. Nothing happens if no segment
@@ -604,7 +605,7 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool
 
 
-def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
+def measure_waste(history: History, event: int, placement: SegmentLayout) -> Waste:
     """Divide the memory that a device reserves after an event by what it is used for.
 
     E.g. live allocations, rounding, and free ranges of different kinds.
@@ -614,17 +615,18 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
         event: The event, or BEFORE for the moment before the first one.
         placement: The segments at that moment, with their free ranges.
     """
-    reserved = sum(segment.size for segment in placement.segments)
-    active = history.active_after(event)
-    holes = int(placement.size.sum())
-    rounding = reserved - holes - active
+    reserved_bytes = sum(segment.size for segment in placement.segments)
+    active_bytes = history.active_after(event)
+    hole_bytes = int(placement.size.sum())
+    rounding_bytes = reserved_bytes - hole_bytes - active_bytes
 
-    # An allocation outside of all segments contradicts them.
-    is_outside = placement.segment_of_allocation[history.occupied.live_after(event)] < 0
-    if rounding < 0 or is_outside.any():
+    # A live allocation outside of all segments contradicts them.
+    is_live = history.occupied.mark_live_after(event)
+    is_outside = placement.segment_of_allocation[is_live] < 0
+    if rounding_bytes < 0 or is_outside.any():
         return Waste(
-            reserved_bytes=reserved,
-            active_bytes=active,
+            reserved_bytes=reserved_bytes,
+            active_bytes=active_bytes,
             rounding_bytes=None,
             split_bytes=None,
             cached_bytes=None,
@@ -633,17 +635,17 @@ def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
         )
 
     # Holes in segments without any allocation are cached, all others are split.
-    is_split = placement.holds_allocations()[placement.segment]
+    is_split = placement.mark_segments_in_use()[placement.segment]
     split_holes = placement.size[is_split]
-    split = int(split_holes.sum())
+    split_bytes = int(split_holes.sum())
 
     is_sure = not placement.slack.any() and not rounds_up_requests(history)
     return Waste(
-        reserved_bytes=reserved,
-        active_bytes=active,
-        rounding_bytes=rounding,
-        split_bytes=split,
-        cached_bytes=holes - split,
+        reserved_bytes=reserved_bytes,
+        active_bytes=active_bytes,
+        rounding_bytes=rounding_bytes,
+        split_bytes=split_bytes,
+        cached_bytes=hole_bytes - split_bytes,
         largest_bytes=int(split_holes.max(initial=0)),
         is_exact=is_sure and not _has_split_limit(history),
     )
@@ -658,7 +660,7 @@ def _has_split_limit(history: History) -> bool:
     return isinstance(limit, int) and 0 < limit < NO_SPLIT_LIMIT_BYTES
 
 
-def fragmentation(history: History, event: int) -> Waste | None:
+def measure_fragmentation(history: History, event: int) -> Waste | None:
     """Return the waste after an event if memory is fragmented then, else None.
 
     Memory is *fragmented* if at least a third (MIN_FRAGMENTED_SHARE) of what is
@@ -673,22 +675,22 @@ def fragmentation(history: History, event: int) -> Waste | None:
         The waste, whose `split_bytes` and `largest_bytes` are those of these holes.
         None too if blocks and segments contradict each other.
     """
-    placement = layout(history, event)
-    total_waste = waste(history, event, placement)
+    placement = compute_layout(history, event)
+    total_waste = measure_waste(history, event, placement)
     if total_waste.rounding_bytes is None:
         return None
 
     hole_bytes = _measure_holes_before_blocks(placement)
-    total = int(hole_bytes.sum())
-    largest = int(hole_bytes.max(initial=0))
+    split_bytes = int(hole_bytes.sum())
+    largest_bytes = int(hole_bytes.max(initial=0))
 
     min_bytes = MIN_FRAGMENTED_SHARE * total_waste.reserved_bytes
-    is_large_share = min_bytes > 0 and total >= min_bytes
-    is_scattered = largest <= MAX_HOLE_SHARE * total
+    is_large_share = min_bytes > 0 and split_bytes >= min_bytes
+    is_scattered = largest_bytes <= MAX_HOLE_SHARE * split_bytes
     if not (is_large_share and is_scattered):
         return None
 
-    return replace(total_waste, split_bytes=total, largest_bytes=largest)
+    return replace(total_waste, split_bytes=split_bytes, largest_bytes=largest_bytes)
 
 
 def _measure_holes_before_blocks(placement: SegmentLayout) -> Int64s:
@@ -699,7 +701,7 @@ def _measure_holes_before_blocks(placement: SegmentLayout) -> Int64s:
     segments = placement.segments
     are_expandable = np.array([segment.is_expandable for segment in segments], np.bool_)
     is_in_expandable = are_expandable[placement.segment]
-    given_back = np.where(is_in_expandable, placement.returnable(), 0)
+    given_back = np.where(is_in_expandable, placement.measure_returnable_bytes(), 0)
 
     # A hole that does not end with its segment ends at a block.
     end_of_segment = _segment_ends(segments)[placement.segment]

@@ -24,9 +24,9 @@ from fusetui.analysis.memory.history import BEFORE, Allocations, History
 from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
-    layout,
+    compute_layout,
+    prepare_segment_log,
     restore_segments,
-    segment_log,
 )
 from fusetui.trace.model.arrays import (
     Flags,
@@ -46,9 +46,18 @@ from fusetui.trace.model.sorted_arrays import slice_between
 from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
-Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
-"""By what allocations are grouped: a number for each of them, negative for none, and
-its name."""
+"""Returns the name that belongs to a number."""
+
+
+class GroupingKey(NamedTuple):
+    """By what allocations are grouped, such as by the code that made them."""
+
+    of_allocation: Int64s | Int32s  # a number for each allocation, negative for none
+    name_of: Naming  # returns the name of such a number
+
+
+Keys = Mapping[str, GroupingKey]
+"""The ways in which allocations can be grouped, by their names."""
 
 MIN_EVENTS_BETWEEN_KEPT = 4096
 """At least so many events lie between two moments of which all that lives is kept."""
@@ -97,41 +106,49 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     # of each event, ns since 1970 (as in the file if it has no epoch), ascending; empty
     # where the file has none
     times: Int64s
-    named: Naming  # the name of a stack
+    name_of_stack: Naming  # the name of a stack
     names: tuple[str, ...]  # of all holders
     # By the name of a way of grouping (`Keys`): for each allocation who holds it, as an
     # index in `names`.
     holders: Mapping[str, Int64s]
     oldest_first: Rows  # the allocations in the order of their events
-    kept: KeptMoments
+    kept_moments: KeptMoments  # some moments with what is live then
     changes: tuple[CategoryChanges, ...]  # of each category
     is_of_trace: bool  # from memory events: stacks are the numbers of ops, no frames
 
     @cached_property
     def positions(self) -> Int64s:
         """The time of each event, or its index in a file without times."""
-        return self.times if len(self.times) else np.arange(len(self.history.events))
+        if len(self.times):
+            return self.times
+        return np.arange(len(self.history.events))
 
-    def position(self, event: int) -> int:
-        """Return the position of a moment.
+    def find_position(self, event: int) -> int:
+        """Return the position of a moment: an entry of `positions`.
 
         BEFORE has that of the first event, and any later number that of the last one.
         Without events it is 0.
         """
         if not len(self.positions):
             return 0
-        last = len(self.positions) - 1
-        return int(self.positions[max(0, min(event, last))])
+        last_event = len(self.positions) - 1
+        nearest_event = max(0, min(event, last_event))
+        return int(self.positions[nearest_event])
 
-    def place_of(self, stack: int) -> str:
+    def describe_stack(self, stack: int) -> str:
         """Return the line of code of a stack; "" where none was recorded."""
-        return self.named(stack) if stack >= 0 else ""
+        return self.name_of_stack(stack) if stack >= 0 else ""
 
-    def frames(self, stack: int) -> tuple[Frame, ...]:
-        """Return the frames of a stack, innermost first; none for memory events."""
-        return () if self.is_of_trace else self.history.snapshot.stacks[stack]
+    def list_frames(self, stack: int) -> tuple[Frame, ...]:
+        """Return the frames of a stack, innermost first.
 
-    def living(self, event: int) -> Rows:
+        There are none for the memory events of a trace, whose stacks are ops.
+        """
+        if self.is_of_trace:
+            return ()
+        return self.history.snapshot.stacks[stack]
+
+    def find_live(self, event: int) -> Rows:
         """Return the allocations that are live after an event, in no order.
 
         For some moments this is kept. So these are the allocations that were live at
@@ -144,15 +161,16 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             Rows of History.allocations.
         """
         allocations = self.history.allocations
-        kept = int(last_at_or_before(self.kept.events, event))
-        kept_event = int(self.kept.events[kept])
+        last_kept = int(last_at_or_before(self.kept_moments.events, event))
+        kept_event = int(self.kept_moments.events[last_kept])
+        live_then = self.kept_moments.live[last_kept]
 
-        made_since = self._made_between(kept_event + 1, event + 1)
-        candidates = np.concatenate([self.kept.live[kept], made_since])
-        living: Rows = candidates[allocations.freed_at[candidates] > event]
-        return living
+        made_since = self._find_allocated_between(kept_event + 1, event + 1)
+        candidates = np.concatenate([live_then, made_since])
+        live_rows: Rows = candidates[allocations.freed_at[candidates] > event]
+        return live_rows
 
-    def _made_between(self, first: int, last: int) -> Rows:
+    def _find_allocated_between(self, first: int, last: int) -> Rows:
         """Return the allocations that the events from `first` to before `last` made."""
         allocated_at = self.history.allocations.allocated_at
         begin, end = np.searchsorted(
@@ -160,14 +178,14 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return self.oldest_first[begin:end]
 
-    def allocated_in(self, first: int, last: int) -> AllocatedBetween:
+    def sum_allocated_between(self, first: int, last: int) -> AllocatedBetween:
         """Add up what the events from `first` to before `last` allocated.
 
         Of these allocations, the result also has the bytes that are still live before
         `last`.
         """
         allocations = self.history.allocations
-        rows = self._made_between(first, last)
+        rows = self._find_allocated_between(first, last)
         still_live = rows[allocations.freed_at[rows] >= last]
         return AllocatedBetween(
             allocations=len(rows),
@@ -175,7 +193,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             kept_bytes=int(allocations.size[still_live].sum()),
         )
 
-    def by_category(self, events: Int64s) -> Int64s:
+    def sum_by_category(self, events: Int64s) -> Int64s:
         """Return the bytes of each category after each of some events.
 
         Returns:
@@ -187,7 +205,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             bytes_by_category.append(changes.bytes[changes_so_far])
         return np.stack(bytes_by_category)
 
-    def most_of_categories(self, begin: int, end: int) -> list[int]:
+    def find_most_of_categories(self, begin: int, end: int) -> list[int]:
         """Return the most bytes that each category has at any moment of a range.
 
         Args:
@@ -206,7 +224,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             most_bytes.append(int(bytes_in_range.max()))
         return most_bytes
 
-    def highest(self, first: Int64s, last: Int64s) -> Int64s:
+    def find_highest_events(self, first: Int64s, last: Int64s) -> Int64s:
         """Find the event of each range after which most memory is allocated.
 
         Args:
@@ -223,7 +241,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
             highest_events.append(first_event + int(bytes_in_range.argmax()))
         return np.array(highest_events)
 
-    def held(self, by: str, event: int) -> HeldGroups:
+    def group_by_holder(self, by: str, event: int) -> HeldGroups:
         """Group the live allocations at a moment by who holds them.
 
         Args:
@@ -233,10 +251,10 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         Returns:
             The groups; their numbers are rows of `names`.
         """
-        rows = self.living(event)
-        return self._grouped(self.holders[by][rows], rows)
+        rows = self.find_live(event)
+        return self._sum_groups(self.holders[by][rows], rows)
 
-    def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
+    def group_by_stack(self, by: str, holder: int, event: int) -> HeldGroups:
         """Group the live allocations of one holder by the stack that made them.
 
         Args:
@@ -249,9 +267,9 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """
         rows = self._find_rows_of_holder(by, holder, event)
         stacks = self.history.allocations.stack[rows].astype(np.int64)
-        return self._grouped(stacks, rows)
+        return self._sum_groups(stacks, rows)
 
-    def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
+    def list_allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """List the live allocations of one holder that were made by one stack.
 
         Args:
@@ -274,12 +292,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _find_rows_of_holder(self, by: str, holder: int, event: int) -> Rows:
         """Return the live allocations of one holder at a moment."""
-        rows = self.living(event)
+        rows = self.find_live(event)
         is_of_holder = self.holders[by][rows] == holder
         rows_of_holder: Rows = rows[is_of_holder]
         return rows_of_holder
 
-    def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
+    def _sum_groups(self, numbers: Int64s, rows: Rows) -> HeldGroups:
         """Add up allocations that have the same number, such as that of their holder.
 
         Args:
@@ -296,7 +314,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def moments(facts: MemoryFacts) -> Moments:
+def prepare_moments(facts: MemoryFacts) -> Moments:
     """Prepare what is needed to show what a device of a snapshot holds at any moment.
 
     Allocations can be grouped by code, by module and by category.
@@ -313,15 +331,16 @@ def moments(facts: MemoryFacts) -> Moments:
         times_ns = np.empty(0, np.int64)
 
     keys: Keys = {
-        "code": (stack, facts.evidence.code),
-        "module": (stack, facts.evidence.module),
-        "category": (facts.category_numbers, CATEGORIES.__getitem__),
+        "code": GroupingKey(stack, facts.evidence.describe_code),
+        "module": GroupingKey(stack, facts.evidence.describe_module),
+        "category": GroupingKey(facts.category_numbers, CATEGORIES.__getitem__),
     }
     return compute_moments(
         history,
         category_numbers=facts.category_numbers,
         title=f"device {history.device}",
         times=times_ns,
+        name_of_stack=facts.evidence.describe_code,
         keys=keys,
         is_of_trace=False,
     )
@@ -333,6 +352,7 @@ def compute_moments(
     category_numbers: Int64s,
     title: str,
     times: Int64s,
+    name_of_stack: Naming,
     keys: Keys,
     is_of_trace: bool,
 ) -> Moments:
@@ -343,12 +363,12 @@ def compute_moments(
         category_numbers: The number of the category of each allocation.
         title: What the device is called.
         times: The time of each event, in ns; empty if the file has none.
-        keys: What allocations are grouped by. The first key must be their stacks.
+        name_of_stack: Returns the name of a stack of `history.allocations`.
+        keys: What allocations are grouped by.
         is_of_trace: Whether it comes from the memory events of a trace.
     """
     allocations = history.allocations
     holders = _find_holders(allocations, keys)
-    _, name_of_stack = next(iter(keys.values()))
     oldest_first: Rows = np.argsort(allocations.allocated_at, kind="stable")
 
     changes_of_categories = []
@@ -362,11 +382,11 @@ def compute_moments(
         category_numbers=category_numbers,
         title=title,
         times=times,
-        named=name_of_stack,
+        name_of_stack=name_of_stack,
         names=holders.names,
         holders=holders.numbers,
         oldest_first=oldest_first,
-        kept=_keep_live_allocations(allocations, oldest_first),
+        kept_moments=_keep_live_allocations(allocations, oldest_first),
         changes=tuple(changes_of_categories),
         is_of_trace=is_of_trace,
     )
@@ -389,9 +409,9 @@ def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
 
     Args:
         allocations: The allocations.
-        keys: By the name of each way of grouping: the key of each allocation, below 0
-            for none, and a function that returns the name of a key. An allocation
-            without a key is held by BEFORE_RECORDING or NO_STACK.
+        keys: The ways of grouping, by their names. An allocation without a key is held
+            by BEFORE_RECORDING, if it was there before the first event, else by
+            NO_STACK.
     """
     number_of_name: dict[str, int] = {
         str(name): category for name, category in CATEGORY_NUMBER.items()
@@ -401,10 +421,11 @@ def _find_holders(allocations: Allocations, keys: Keys) -> _Holders:
     without_key = np.where(allocations.is_early, before_recording, no_stack)
 
     holders: dict[str, Int64s] = {}
-    for by, (key_of_allocation, name_of_key) in keys.items():
+    for by, grouping_key in keys.items():
         holder = without_key.copy()
-        for key, rows in _group_by_key(key_of_allocation):
-            holder[rows] = _number_name(name_of_key(key), number_of_name)
+        for key, rows in _group_by_key(grouping_key.of_allocation):
+            name = grouping_key.name_of(key)
+            holder[rows] = _number_name(name, number_of_name)
         holders[by] = holder
 
     return _Holders(numbers=holders, names=tuple(number_of_name))
@@ -457,7 +478,7 @@ def _find_byte_changes(allocations: Allocations, is_chosen: Flags) -> CategoryCh
     """Find when the live bytes of the flagged allocations change, and to how much.
 
     E.g. 100 bytes that event 3 allocates and event 8 frees: the events are 3 and 8, the
-    bytes 0, 100 and 0.
+    bytes 0, 100 and 0. What was there before the first event is allocated at BEFORE.
     """
     is_freed = is_chosen & allocations.is_freed
     events = np.concatenate(
@@ -483,23 +504,23 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     rows: Rows  # of History.occupied, by address
     segment: Int64s  # of each of `rows`, its index in `segments`
     category_numbers: Int64s  # of each of `rows`, the number of its category
-    used: Int64s  # of each segment, bytes asked for
-    holes: Int64s  # of each segment, bytes in holes
+    used_bytes: Int64s  # of each segment, what the program requested in it
+    hole_bytes: Int64s  # of each segment, what is in holes
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, by address."""
         return self.placement.segments
 
-    def inside(self, segment: int) -> BlocksOfSegment:
-        """Return the blocks in a segment, given by its index in `segments`."""
+    def list_blocks(self, segment: int) -> BlocksOfSegment:
+        """List the blocks in a segment, given by its index in `segments`."""
         of_segment = slice_between(self.segment, segment, segment + 1)
         return BlocksOfSegment(
             rows=self.rows[of_segment],
             category_numbers=self.category_numbers[of_segment],
         )
 
-    def by_category(self, segment: int, borders: Int64s) -> Int64s:
+    def sum_by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Add up the bytes of each category between neighboring addresses.
 
         Args:
@@ -510,7 +531,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
             Bytes of shape [CATEGORIES, borders - 1].
         """
         allocations = self.history.occupied
-        blocks = self.inside(segment)
+        blocks = self.list_blocks(segment)
         bytes_between = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
         for category in set(blocks.category_numbers.tolist()):
             rows_of_category = blocks.rows[blocks.category_numbers == category]
@@ -521,7 +542,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo(2)
-def placed(moments: Moments, event: int) -> PlacedBlocks:
+def locate_blocks(moments: Moments, event: int) -> PlacedBlocks:
     """Return at which address each block of memory lies after an event.
 
     The result also has the segments at that moment, and how many bytes of each are used
@@ -534,11 +555,11 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
     history = moments.history
 
     # All moments since the last change of segments share one result of the memo.
-    changes = segment_log(history).events
+    changes = prepare_segment_log(history).events
     changes_so_far = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[changes_so_far - 1]) if changes_so_far else BEFORE
     segments = _look_up_segments(moments, last_change)
-    placement = layout(history, event, segments)
+    placement = compute_layout(history, event, segments)
 
     occupied = history.occupied
     segment_count = len(segments)
@@ -555,8 +576,8 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
         category_numbers=at(
             moments.category_numbers, allocation_of_row, missing=UNKNOWN
         ),
-        used=summed(segment, occupied.size[rows], segment_count),
-        holes=summed(placement.segment, placement.size, segment_count),
+        used_bytes=summed(segment, occupied.size[rows], segment_count),
+        hole_bytes=summed(placement.segment, placement.size, segment_count),
     )
 
 

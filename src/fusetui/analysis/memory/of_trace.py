@@ -32,7 +32,7 @@ from fusetui.analysis.memory.history import (
     make_table_with_unknowns,
     pair_allocations,
 )
-from fusetui.analysis.memory.moments import Moments, compute_moments
+from fusetui.analysis.memory.moments import GroupingKey, Moments, compute_moments
 from fusetui.trace.layout.counters import DEVICE_TYPES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s, at
@@ -200,7 +200,11 @@ def _prepare_device_moments(
         ),
         title=title,
         times=np.array(times_ns, np.int64),
-        keys={"op": (allocations.stack, name_of), "annotation": (annotation, name_of)},
+        name_of_stack=name_of,
+        keys={
+            "op": GroupingKey(allocations.stack, name_of),
+            "annotation": GroupingKey(annotation, name_of),
+        },
         is_of_trace=True,
     )
 
@@ -352,7 +356,8 @@ def _build_device_history(
 
     # The first total tells what was there before the first event. What no event frees
     # becomes a block, which is there at the end.
-    first, last = samples[0], samples[-1]
+    first = samples[0]
+    last = samples[-1]
     allocated_before = first.allocated - first.change
     never_freed = max(allocated_before - _sum_freed_unallocated(events), 0)
     block_sizes = np.array([never_freed] if never_freed else [], np.int64)
@@ -363,7 +368,7 @@ def _build_device_history(
     allocations = pair_allocations(
         events, blocks, np.arange(len(block_sizes)), MemoryAction.FREE_REQUESTED
     )
-    allocated = allocations.live_bytes()
+    allocated = allocations.sum_live_bytes()
 
     # What was reserved before the first event is not recorded: its own total stands in.
     reserved = [first.reserved, *(sample.reserved for sample in samples)]
@@ -446,7 +451,7 @@ def _sum_freed_unallocated(events: MemoryEvents) -> int:
     allocations = pair_allocations(
         events, no_blocks, no_rows, MemoryAction.FREE_REQUESTED
     )
-    return int(allocations.live_bytes()[0])
+    return int(allocations.sum_live_bytes()[0])
 
 
 def _find_names_around(

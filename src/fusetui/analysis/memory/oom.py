@@ -18,8 +18,8 @@ from fusetui.analysis.memory.layout import (
     PAGE_BYTES,
     Segment,
     SegmentLayout,
+    compute_layout,
     is_expandable,
-    layout,
     name_pool,
     rounds_up_requests,
 )
@@ -115,15 +115,15 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     is_free_recorded = recorded_free >= 0
     free_bytes = recorded_free if is_free_recorded else None
 
-    placement = layout(history, event)
+    placement = compute_layout(history, event)
     suitable_segment = _make_suitable_segment(history, event)
     holes = _measure_holes(placement, suitable_segment)
-    would_fit = _would_fit(history, asked_bytes, free_bytes, holes)
+    would_fit = _would_fit_expandable(history, asked_bytes, free_bytes, holes)
     reason = _determine_reason(
         holes,
-        requested=asked_bytes,
-        free=free_bytes,
-        reserved=reserved_bytes,
+        requested_bytes=asked_bytes,
+        free_bytes=free_bytes,
+        reserved_bytes=reserved_bytes,
         would_fit=would_fit,
     )
     pinned = _list_pinned_segments(history, evidence, placement)
@@ -131,14 +131,14 @@ def _explain_failure(history: History, evidence: Evidence, event: int) -> OutOfM
     return OutOfMemory(
         index=event,
         time_us=history.time_us(event),
-        place=evidence.code(stack) if has_stack else None,
+        place=evidence.describe_code(stack) if has_stack else None,
         asked_bytes=asked_bytes,
         device_free_bytes=free_bytes,
         allocated_bytes=history.allocated_after(event),
         reserved_bytes=reserved_bytes,
-        inactive_bytes=holes.most_inactive,
-        largest_bytes=holes.largest,
-        usable_bytes=holes.most_returnable,
+        inactive_bytes=holes.most_inactive_bytes,
+        largest_bytes=holes.largest_bytes,
+        usable_bytes=holes.most_returnable_bytes,
         inactive=_divide_inactive_bytes(placement, suitable_segment),
         is_expandable=is_expandable(history),
         reason=reason,
@@ -172,11 +172,11 @@ class _Holes(msgspec.Struct, frozen=True):
     least and a largest amount.
     """
 
-    largest: int  # the largest hole where the request may go
-    least_returnable: int  # in whole pages of the holes where the request may go
-    most_returnable: int
-    least_inactive: int  # in all holes
-    most_inactive: int
+    largest_bytes: int  # the largest hole where the request may go
+    least_returnable_bytes: int  # in whole pages of the holes where the request may go
+    most_returnable_bytes: int
+    least_inactive_bytes: int  # in all holes
+    most_inactive_bytes: int
 
 
 def _measure_holes(placement: SegmentLayout, suitable_segment: Segment) -> _Holes:
@@ -187,41 +187,43 @@ def _measure_holes(placement: SegmentLayout, suitable_segment: Segment) -> _Hole
         placement: The segments at that moment, with their holes.
         suitable_segment: The kind of segment that could hold the request.
     """
-    usable = placement.usable(suitable_segment)
+    is_usable = placement.mark_usable_holes(suitable_segment)
+    most_returnable = placement.measure_returnable_bytes()
+    least_returnable = placement.measure_returnable_bytes(least=True)
     most_inactive = int(placement.size.sum())
     uncertain = int(np.minimum(placement.slack, placement.size).sum())
 
     return _Holes(
-        largest=int(placement.size[usable].max(initial=0)),
-        least_returnable=int(placement.returnable(least=True)[usable].sum()),
-        most_returnable=int(placement.returnable()[usable].sum()),
-        least_inactive=most_inactive - uncertain,
-        most_inactive=most_inactive,
+        largest_bytes=int(placement.size[is_usable].max(initial=0)),
+        least_returnable_bytes=int(least_returnable[is_usable].sum()),
+        most_returnable_bytes=int(most_returnable[is_usable].sum()),
+        least_inactive_bytes=most_inactive - uncertain,
+        most_inactive_bytes=most_inactive,
     )
 
 
-def _would_fit(
-    history: History, asked_bytes: int, free: int | None, holes: _Holes
+def _would_fit_expandable(
+    history: History, asked_bytes: int, free_bytes: int | None, holes: _Holes
 ) -> bool | None:
     """Return whether a request would have fitted with expandable segments.
 
     Args:
         history: The history of the device.
         asked_bytes: The size of the request.
-        free: The bytes that the device has left; None if that was not recorded.
+        free_bytes: The bytes that the device has left; None if that was not recorded.
         holes: The holes at that moment.
 
     Returns:
         None if expandable segments are on already, or if the answer depends on what is
         not known.
     """
-    if free is None or is_expandable(history) or rounds_up_requests(history):
+    if free_bytes is None or is_expandable(history) or rounds_up_requests(history):
         return None
 
-    needed = _round_up_to_pages(asked_bytes)
-    if needed <= free + holes.least_returnable:
+    needed_bytes = _round_up_to_pages(asked_bytes)
+    if needed_bytes <= free_bytes + holes.least_returnable_bytes:
         return True
-    if needed > free + holes.most_returnable:
+    if needed_bytes > free_bytes + holes.most_returnable_bytes:
         return False
     return None
 
@@ -229,15 +231,16 @@ def _would_fit(
 def _round_up_to_pages(size: int) -> int:
     """Round a number of bytes up to whole pages of the device, each of 2 MB
     (PAGE_BYTES)."""
-    return -(-size // PAGE_BYTES) * PAGE_BYTES
+    pages = -(-size // PAGE_BYTES)  # rounded up
+    return pages * PAGE_BYTES
 
 
 def _determine_reason(
     holes: _Holes,
     *,
-    requested: int,
-    free: int | None,
-    reserved: int,
+    requested_bytes: int,
+    free_bytes: int | None,
+    reserved_bytes: int,
     would_fit: bool | None,
 ) -> Reason:
     """Say why a request did not fit.
@@ -248,9 +251,9 @@ def _determine_reason(
 
     Args:
         holes: The holes at that moment.
-        requested: The size of the request in bytes.
-        free: The bytes that the device has left; None if that was not recorded.
-        reserved: The bytes that the process holds.
+        requested_bytes: The size of the request.
+        free_bytes: The bytes that the device has left; None if that was not recorded.
+        reserved_bytes: The bytes that the process holds.
         would_fit: Whether it would have fitted with expandable segments.
 
     Returns:
@@ -258,18 +261,21 @@ def _determine_reason(
         would have sufficed. `live` if not even these would, but all reserved memory
         would. Else `unknown`.
     """
-    if free is None:
+    if free_bytes is None:
         return "unknown"
 
-    fits_in_hole = holes.largest >= requested
-    fits_in_new_segment = free >= _compute_segment_bytes(requested)
+    fits_in_hole = holes.largest_bytes >= requested_bytes
+    fits_in_new_segment = free_bytes >= _compute_segment_bytes(requested_bytes)
     if fits_in_hole or fits_in_new_segment:
         return "unknown"
 
-    if would_fit or free + holes.least_inactive >= requested:
+    fits_in_all_holes = free_bytes + holes.least_inactive_bytes >= requested_bytes
+    if would_fit or fits_in_all_holes:
         return "fragmented"
 
-    if free + holes.most_inactive < requested <= free + reserved:
+    exceeds_all_holes = free_bytes + holes.most_inactive_bytes < requested_bytes
+    fits_without_live_blocks = requested_bytes <= free_bytes + reserved_bytes
+    if exceeds_all_holes and fits_without_live_blocks:
         return "live"
 
     return "unknown"
@@ -353,7 +359,7 @@ def _list_pinned_segments(
     hole_bytes = summed(placement.segment, placement.size, len(segments))
 
     # A segment without allocations could be given back.
-    is_pinned = placement.holds_allocations() & (hole_bytes > 0)
+    is_pinned = placement.mark_segments_in_use() & (hole_bytes > 0)
     pinned_rows = np.flatnonzero(is_pinned)
     largest_first = np.argsort(-hole_bytes[pinned_rows], kind="stable")
 
@@ -390,7 +396,7 @@ def _list_holders(
     for row in rows:
         stack = int(allocations.stack[row])
         if stack >= 0:
-            holder = evidence.code(stack)
+            holder = evidence.describe_code(stack)
         elif allocations.allocated_at[row] == BEFORE:
             holder = BEFORE_RECORDING
         else:

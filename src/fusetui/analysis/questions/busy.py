@@ -7,11 +7,11 @@ that counts:
 
 * `measure_gpu_times`: all GPU events of a trace; the span of a device is its first start to its
   last end.
-* `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the
+* `measure_window_busy_ns`: what runs inside a window of time, clipped to it; the span is the
   window.
-* `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while
+* `measure_any_busy_ns`: the same for many windows (steps), with all devices as one: busy while
   any works.
-* `work_busy_ns`: the work that a step launched, whenever it ran; it has no idle time.
+* `measure_work_busy_ns`: the work that a step launched, whenever it ran; it has no idle time.
 
 Synchronizations and annotations on a GPU's lanes never count.
 """
@@ -92,7 +92,7 @@ def measure_gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     last_end = reduce_groups(np.maximum, end, first_of_device)
     spans_of_devices_ns = int((last_end - first_start).sum())
 
-    busy_ns = work_busy_ns(trace, rows)
+    busy_ns = measure_work_busy_ns(trace, rows)
     is_communication = communicates(trace, rows)
     is_kernel = trace.role[rows] == Role.KERNEL
     is_compute = is_kernel & ~is_communication
@@ -102,13 +102,13 @@ def measure_gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
         busy_ns=busy_ns,
         idle_ns=spans_of_devices_ns - busy_ns,
         sum_ns=int(trace.dur[rows].sum()),
-        compute_ns=work_busy_ns(trace, rows[is_compute]),
-        comm_ns=work_busy_ns(trace, rows[is_communication]),
-        copy_ns=work_busy_ns(trace, rows[is_copy]),
+        compute_ns=measure_work_busy_ns(trace, rows[is_compute]),
+        comm_ns=measure_work_busy_ns(trace, rows[is_communication]),
+        copy_ns=measure_work_busy_ns(trace, rows[is_copy]),
     )
 
 
-def work_busy_ns(trace: Trace, rows: Rows) -> int:
+def measure_work_busy_ns(trace: Trace, rows: Rows) -> int:
     """Measure how long some GPU events ran, whenever that was, in ns.
 
     On one device, what overlaps counts once: kernels from 0 to 10 and from 6 to 15 ns
@@ -124,7 +124,7 @@ def work_busy_ns(trace: Trace, rows: Rows) -> int:
     return union_length_of_each(by_device.bounds, start, end)
 
 
-def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
+def measure_window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
     """Measure how long devices ran some GPU events within a window of time, in ns.
 
     On one device, what overlaps counts once; the times of several devices are added up.
@@ -143,7 +143,9 @@ def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
     return union_length_of_each(by_device.bounds, start, end)
 
 
-def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
+def measure_any_busy_ns(
+    trace: Trace, rows: Rows, begins: Int64s, ends: Int64s
+) -> Int64s:
     """Measure for how long at least one of some slices runs, in each of some windows.
 
     It does not matter on which devices or threads they run: two that run at the same
@@ -191,7 +193,7 @@ def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     return np.where(is_kernel, is_collective_kernel, is_copy_between_devices)
 
 
-def effective_ns(trace: Trace) -> Int64s:
+def measure_effective_ns(trace: Trace) -> Int64s:
     """Return how long each GPU event runs while no earlier event of its stream does.
 
     E.g. of kernels from 0 to 10 and from 6 to 15 ns on one stream, the first one takes
@@ -265,7 +267,7 @@ class WindowFigures(msgspec.Struct, frozen=True):
     begin_ns: int  # in ns of the file
     end_ns: int
     devices: int  # those that ran any GPU event of the trace
-    busy_ns: int  # see busy.window_busy_ns
+    busy_ns: int  # see busy.measure_window_busy_ns
     kernels: int  # that start in the window
     streams: tuple[StreamTime, ...]  # with an event in the window, in lane order
     # GPU events; without a device, CPU ops by self time; largest first
@@ -307,7 +309,7 @@ def summarize_window(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
         begin_ns=begin_ns,
         end_ns=end_ns,
         devices=len(devices),
-        busy_ns=window_busy_ns(trace, inside.rows, begin_ns, end_ns),
+        busy_ns=measure_window_busy_ns(trace, inside.rows, begin_ns, end_ns),
         kernels=int((is_kernel & starts_inside).sum()),
         streams=_measure_stream_times(trace, inside),
         names=names,

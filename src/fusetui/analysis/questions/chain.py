@@ -19,7 +19,7 @@ def is_gpu_event(trace: Trace, row: int) -> bool:
     return int(trace.role[row]) in GPU_ROLES
 
 
-def ancestors(trace: Trace, row: int) -> list[int]:
+def list_ancestors(trace: Trace, row: int) -> list[int]:
     """Return the slices that contain a slice on its own track, innermost first. Returns
     [] for an outermost slice."""
     rows: list[int] = []
@@ -60,9 +60,9 @@ def find_launch_chain(trace: Trace, row: int) -> list[int]:
         issuer = find_issuer(trace, row)
         if issuer == NO_ROW:
             return []
-        on_track = [issuer, *ancestors(trace, issuer)]
+        on_track = [issuer, *list_ancestors(trace, issuer)]
     else:
-        on_track = ancestors(trace, row)
+        on_track = list_ancestors(trace, row)
     outermost = on_track[-1] if on_track else row
     return on_track + find_slices_around(trace, outermost, Layer.ANNOTATIONS)
 
@@ -95,7 +95,7 @@ def find_slices_around(trace: Trace, row: int, layer: Layer) -> list[int]:
     ).tolist()
     if innermost == NO_ROW:
         return []
-    return [innermost, *ancestors(trace, innermost)]
+    return [innermost, *list_ancestors(trace, innermost)]
 
 
 def _find_first_track(trace: Trace, layer: Layer, pid: Id, tid: Id) -> Track | None:
@@ -160,28 +160,35 @@ def _find_index_parts(trace: Trace, row: int) -> list[slice]:
 
     # An annotation or a Python frame is on another track than the launches.
     thread = trace.thread_of_track[trace.track[row]]
-    times = [trace.start[row], trace.end[row]]
     parts = []
     for track in np.flatnonzero(trace.thread_of_track == thread).tolist():
-        first, end = find_rows_starting_between(trace, trace.tracks[track], times)
-        parts.append(index.within(first, end))
+        rows = find_rows_starting_between(
+            trace,
+            trace.tracks[track],
+            begin_ns=int(trace.start[row]),
+            end_ns=int(trace.end[row]),
+        )
+        parts.append(index.within(rows.start, rows.stop))
     return parts
 
 
 def find_rows_starting_between(
-    trace: Trace, track: Track, times: list[int]
-) -> tuple[int, int]:
+    trace: Trace, track: Track, *, begin_ns: int, end_ns: int
+) -> range:
     """Return the rows of a track that start in a window of time.
 
-    E.g. (12, 15) for the rows 12, 13 and 14; (12, 12) for none.
+    E.g. range(12, 15) for the rows 12, 13 and 14; an empty range for none.
 
     Args:
         trace: The trace.
         track: The track.
-        times: The begin and the end of the window, in ns.
+        begin_ns: The begin of the window, in ns of the file. A row that starts then is
+            in it.
+        end_ns: Its end. A row that starts then is not in it.
     """
-    first, end = trace.start[track.rows].searchsorted(times).tolist()
-    return track.first_row + first, track.first_row + end
+    starts = trace.start[track.rows]  # ascending
+    first, end = starts.searchsorted([begin_ns, end_ns]).tolist()
+    return range(track.first_row + first, track.first_row + end)
 
 
 def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
@@ -209,7 +216,7 @@ def find_replayed_gpu_rows(trace: Trace, row: int) -> NDArray[np.intp]:
     return _sort_by_start(trace, gpu_rows[is_replay])
 
 
-def launch_latency_ns(trace: Trace, row: int) -> int | None:
+def measure_launch_latency_ns(trace: Trace, row: int) -> int | None:
     """Return the ns from the start of the launch call to the start of the GPU event.
 
     It may be negative, if clocks differ. Returns None if the launch was not recorded.
@@ -220,7 +227,7 @@ def launch_latency_ns(trace: Trace, row: int) -> int | None:
     return int(trace.start[row] - trace.start[launch])
 
 
-def queue_delay_ns(trace: Trace, row: int) -> int | None:
+def measure_queue_delay_ns(trace: Trace, row: int) -> int | None:
     """Return how long a launched GPU event waited for earlier work of its stream.
 
     E.g. a call ends at 10 us, the kernel before ends at 25 us, and the kernel starts at
@@ -232,11 +239,12 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
     if launch == NO_ROW:
         return None
     launch_end_ns = int(trace.end[launch])
-    stream_busy_until_ns = min(_end_of_earlier_work(trace, row), int(trace.start[row]))
+    end_of_earlier_ns = _find_end_of_earlier_work(trace, row)
+    stream_busy_until_ns = min(end_of_earlier_ns, int(trace.start[row]))
     return max(0, stream_busy_until_ns - launch_end_ns)
 
 
-def _end_of_earlier_work(trace: Trace, row: int) -> int:
+def _find_end_of_earlier_work(trace: Trace, row: int) -> int:
     """Return when the work ends that started before a GPU event on its stream.
 
     If some of it overlaps, the stream has several tracks, and the latest end counts.

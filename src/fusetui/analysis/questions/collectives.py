@@ -25,7 +25,7 @@ from fusetui.analysis.questions.process_groups import (
     ProcessGroup,
     make_process_group,
     read_process_groups,
-    world_size,
+    read_world_size,
 )
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
@@ -46,6 +46,8 @@ from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 KEPT_AS = "transfers"
+"""The name under which the args of collectives are kept beside the cache of a trace."""
+
 _COMMS_OP = lazy_pattern(r"record_param_comms\Z")
 _ANNOTATION = lazy_pattern(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
 ON_CPU = lazy_pattern(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
@@ -90,8 +92,10 @@ SIZES = "sizes of collectives (from the shapes of the inputs)"
 
 
 UNKNOWN: Final = -1
-"""A number of a collective is not known."""
+"""Stands for a number of a collective that is not known."""
+
 _NO_THREAD: Final = -1
+"""Stands for the thread of a launch that was not recorded."""
 
 
 class KnownCollective(msgspec.Struct, frozen=True):
@@ -224,7 +228,7 @@ def _read_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollec
     )
     collective_by_key: dict[tuple[int, ...], KnownCollective] = {}
     collectives = []
-    for row, annotation, row_args, op_args, annotation_args in zip(
+    for kernel, annotation, kernel_args, op_args, annotation_args in zip(
         kernels.rows.tolist(),
         kernels.annotations.tolist(),
         args_of_rows,
@@ -233,9 +237,9 @@ def _read_collectives(trace: Trace, kernels: _IssuedKernels) -> list[KnownCollec
         strict=True,
     ):
         sources = _Sources(
-            row=row,
+            kernel=kernel,
             annotation=annotation,
-            row_args=row_args,
+            kernel_args=kernel_args,
             op_args=op_args,
             annotation_args=annotation_args,
         )
@@ -261,9 +265,9 @@ def _make_source_key(trace: Trace, sources: _Sources) -> tuple[int, ...]:
     if annotation != NO_ROW:
         name_of_annotation = int(trace.name[annotation])
     return (
-        int(trace.name[sources.row]),
+        int(trace.name[sources.kernel]),
         name_of_annotation,
-        id(sources.row_args),
+        id(sources.kernel_args),
         id(sources.op_args),
         id(sources.annotation_args),
     )
@@ -334,14 +338,14 @@ def _read_sends_and_receives(
         trace: The trace.
         args_of_ops: The args of each op; {} for none.
     """
-    sends = []
+    transfers = []
     for args in args_of_ops:
         if not args.get(_NAME_ARG):
             continue
         collective = _read_named_collective(trace, args)
         if collective.name in ("send", "recv"):
-            sends.append(collective)
-    return sends
+            transfers.append(collective)
+    return transfers
 
 
 def find_cpu_collectives(trace: Trace) -> IssuedCollectives:
@@ -358,7 +362,11 @@ def find_cpu_collectives(trace: Trace) -> IssuedCollectives:
         rows.tolist(), args_of_rows, is_clipped(trace, rows).tolist(), strict=True
     ):
         sources = _Sources(
-            row=NO_ROW, annotation=row, row_args={}, op_args={}, annotation_args=args
+            kernel=NO_ROW,
+            annotation=row,
+            kernel_args={},
+            op_args={},
+            annotation_args=args,
         )
         collective = _read_collective(trace, sources)
         is_unfinished = args.get("finished") is False
@@ -433,14 +441,17 @@ def _find_containing_slices(
     """
     containing = np.full(len(times), NO_ROW, dtype=np.intp)
     thread_of_slice = trace.thread_of_track[trace.track[rows]]
-    for one_thread in distinct(thread[thread != _NO_THREAD]).tolist():
-        slices = rows[thread_of_slice == one_thread]
-        of_thread = np.flatnonzero(thread == one_thread)
-        last_started = last_at_or_before(trace.start[slices], times[of_thread])
+    for thread_number in distinct(thread[thread != _NO_THREAD]).tolist():
+        slices = rows[thread_of_slice == thread_number]
+        of_thread = np.flatnonzero(thread == thread_number)
+        times_of_thread = times[of_thread]
+
+        # Only the last slice that has started by then can still run.
+        last_started = last_at_or_before(trace.start[slices], times_of_thread)
         candidate = at(slices, last_started, missing=NO_ROW)
-        still_runs = times[of_thread] < trace.end[candidate]
-        is_found = (candidate != NO_ROW) & still_runs
-        containing[of_thread] = np.where(is_found, candidate, NO_ROW)
+        still_runs = times_of_thread < trace.end[candidate]
+        is_containing = (candidate != NO_ROW) & still_runs
+        containing[of_thread] = np.where(is_containing, candidate, NO_ROW)
     return containing
 
 
@@ -499,9 +510,9 @@ def _parse_args(names: Sequence[str], texts: Sequence[bytes]) -> dict[str, Any]:
 class _Sources(NamedTuple):
     """Where a collective is recorded: a kernel, an op and an annotation."""
 
-    row: int  # of its kernel, -1 for none
+    kernel: int  # its row, -1 for none
     annotation: int  # the row of the annotation around its launch, -1 for none
-    row_args: dict[str, Any]
+    kernel_args: dict[str, Any]  # {} for none, also in the next two
     op_args: dict[str, Any]  # of record_param_comms
     annotation_args: dict[str, Any]
 
@@ -519,11 +530,11 @@ def _read_collective(trace: Trace, sources: _Sources) -> KnownCollective:
     The args of its kernel come first, then those of record_param_comms. Otherwise the
     args of the annotation are taken, with what can be inferred from names.
     """
-    for args in (sources.row_args, sources.op_args):
+    for args in (sources.kernel_args, sources.op_args):
         if _NAME_ARG in args:
             return _read_named_collective(trace, args)
-    if isinstance(sources.row_args.get("func"), str):
-        return _read_nccl_collective(trace, sources.row_args)
+    if isinstance(sources.kernel_args.get("func"), str):
+        return _read_nccl_collective(trace, sources.kernel_args)
     return _infer_collective(trace, sources)
 
 
@@ -535,7 +546,8 @@ def _infer_collective(trace: Trace, sources: _Sources) -> KnownCollective:
     """
     name = _infer_name(trace, sources)
     group = _find_only_group(trace)
-    dtype, size_bytes = _measure_inputs(sources.annotation_args)
+    inputs = _measure_inputs(sources.annotation_args)
+    size_bytes = inputs.bytes
     knows_inputs = size_bytes != UNKNOWN
     inferred = []
     if group != UNKNOWN_GROUP and not group.name:
@@ -551,7 +563,7 @@ def _infer_collective(trace: Trace, sources: _Sources) -> KnownCollective:
     return KnownCollective(
         name=name.name,
         group=group,
-        dtype=dtype,
+        dtype=inputs.dtype,
         bytes=size_bytes,
         inferred=tuple(inferred),
     )
@@ -571,7 +583,7 @@ def _find_only_group(trace: Trace) -> ProcessGroup:
         return UNKNOWN_GROUP
     if groups:
         return groups[0]
-    return ProcessGroup(name="", ranks=(), size=world_size(trace.keys))
+    return ProcessGroup(name="", ranks=(), size=read_world_size(trace.keys))
 
 
 def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
@@ -583,8 +595,8 @@ def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
         The name, and what it was inferred from. For a collective on the CPU the
         latter is "", because its annotation is the record itself.
     """
-    has_kernel = sources.row != NO_ROW
-    kernel = decode(trace.name_of(sources.row)) if has_kernel else None
+    has_kernel = sources.kernel != NO_ROW
+    kernel = decode(trace.name_of(sources.kernel)) if has_kernel else None
     annotation = ""
     if sources.annotation != NO_ROW:
         annotation = trace.name_of(sources.annotation)
@@ -598,7 +610,7 @@ def _infer_name(trace: Trace, sources: _Sources) -> _InferredName:
             inferred=FROM_ANNOTATIONS if has_kernel else "",
         )
 
-    kernel_name = trace.name_of(sources.row)
+    kernel_name = trace.name_of(sources.kernel)
     if kernel is not None:
         kernel_name = kernel.collective or kernel.short or kernel_name
     return _InferredName(
@@ -697,18 +709,30 @@ def _compute_moved_bytes(name: str, args: dict[str, Any], dtype: object) -> int:
     return _parse_number(elements * element_bytes)
 
 
-def _measure_inputs(args: dict[str, Any]) -> tuple[str, int]:
+class _InputSize(NamedTuple):
+    """The element type and the size of the inputs of an annotation."""
+
+    dtype: str  # of the first input with a known size; "" if there is none
+    bytes: int  # of all inputs with a known size; UNKNOWN (-1) if there is none
+
+
+_UNKNOWN_INPUTS: Final = _InputSize(dtype="", bytes=UNKNOWN)
+
+
+def _measure_inputs(args: dict[str, Any]) -> _InputSize:
     """Return the element type and the bytes of the inputs of an annotation.
 
-    The type is that of the first input with a known size. The bytes of all such inputs
-    are added up. Without any, the result is "" and UNKNOWN (-1).
+    Inputs whose shape or type is damaged do not count.
+
+    Args:
+        args: The recorded args of the annotation; {} for none.
     """
     shapes = args.get("Input Dims")
     types = args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
-        return "", UNKNOWN
+        return _UNKNOWN_INPUTS
     if len(shapes) != len(types):
-        return "", UNKNOWN
+        return _UNKNOWN_INPUTS
 
     known_types = []
     total_bytes = 0
@@ -718,8 +742,8 @@ def _measure_inputs(args: dict[str, Any]) -> tuple[str, int]:
             known_types.append(dtype)
             total_bytes += element_bytes * math.prod(shape)
     if not known_types:
-        return "", UNKNOWN
-    return known_types[0], _parse_number(total_bytes)
+        return _UNKNOWN_INPUTS
+    return _InputSize(dtype=known_types[0], bytes=_parse_number(total_bytes))
 
 
 def _is_shape(value: object) -> bool:

@@ -146,24 +146,24 @@ class Tallies(msgspec.Struct, frozen=True):
     # `gemm`. What is of several kinds counts in each of them.
     tallies: tuple[Counter[str], ...]
 
-    def found(self, kind: str) -> tuple[int, ...]:
+    def counts_of_kind(self, kind: str) -> tuple[int, ...]:
         """Return the count of a kind in each step."""
         return tuple(tally[kind] for tally in self.tallies)
 
-    def per_step(self, kind: str) -> float:
+    def mean_per_step(self, kind: str) -> float:
         """Return the mean count of a kind over the steps.
 
         E.g. 4 for the counts 4, 4 and for 3, 5; but 3.67 for 3, 4, 4: it is an integer
         if it can be, and else rounded to two digits.
         """
-        counts = self.found(kind)
+        counts = self.counts_of_kind(kind)
         total = sum(counts)
         steps = max(len(counts), 1)
         if total % steps == 0:
             return total // steps
         return round(total / steps, 2)
 
-    def first(self, count: int) -> Tallies:
+    def first_steps(self, count: int) -> Tallies:
         """Return the tallies of the first `count` steps only."""
         return Tallies(
             steps=self.steps[:count],

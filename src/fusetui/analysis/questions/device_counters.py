@@ -79,15 +79,17 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         has_begun = first_value >= 0
         still_holds = last_ns < self._holds_until[last_value]
-        has_no_gap = self._gaps_before[last_value] == self._gaps_before[first_value]
+        has_no_gap = (
+            self._gap_count_before[last_value] == self._gap_count_before[first_value]
+        )
         is_known = has_begun & still_holds & has_no_gap
 
         until_begin = self._integrate_until(begin, first_value)
         until_end = self._integrate_until(end, last_value)
         length_ns = end - begin
-        mean = (until_end - until_begin) / np.maximum(length_ns, 1)
+        mean_over_length = (until_end - until_begin) / np.maximum(length_ns, 1)
         value_at_begin = self.counter.value[first_value]
-        mean = np.where(length_ns > 0, mean, value_at_begin)
+        mean = np.where(length_ns > 0, mean_over_length, value_at_begin)
         return np.where(is_known, mean, np.nan)
 
     def _integrate_until(self, times: Int64s, value: Rows) -> NDArray[np.float64]:
@@ -116,7 +118,7 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         return until
 
     @cached_property
-    def _gaps_before(self) -> Int64s:
+    def _gap_count_before(self) -> Int64s:
         """For each value, how many gaps lie before it. A gap begins when a value has
         been held for too long without a new one."""
         has_gap = self._holds_until[:-1] < self.counter.time[1:]
@@ -140,7 +142,9 @@ def read_device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
     return choose_device_counters(counters(trace))
 
 
-def choose_device_counters(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
+def choose_device_counters(
+    all_counters: Sequence[Counter],
+) -> tuple[DeviceCounter, ...]:
     """Choose the counters of devices whose kind is known, e.g. that of the power of a
     GPU.
 
@@ -148,10 +152,10 @@ def choose_device_counters(every: Sequence[Counter]) -> tuple[DeviceCounter, ...
     are left out.
 
     Args:
-        every: All counters of a trace.
+        all_counters: All counters of a trace.
     """
     first_counters: dict[tuple[Id, str], DeviceCounter] = {}
-    for counter in every:
+    for counter in all_counters:
         device = parse_device(counter.pid)
         kind = _recognize_counter(counter)
         if device is None or kind is None or not counter.group.startswith("counters"):

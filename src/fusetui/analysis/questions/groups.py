@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import effective_ns
+from fusetui.analysis.questions.busy import measure_effective_ns
 from fusetui.analysis.questions.totals import Spread, sum_op_groups, summarize_durations
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kinds import legend_kind
@@ -83,7 +83,7 @@ class KernelGroup(Group, frozen=True, kw_only=True):
     # for which it is known, divided by the time that they took: by their durations, or
     # their effective ones (at most 1).
 
-    # See busy.effective_ns; less than the total if kernels of a stream overlap.
+    # See busy.measure_effective_ns; less than the total if kernels of a stream overlap.
     effective_ns: int
     flop: float | None  # of all kernels whose FLOP are known
     flop_ns: int  # the durations of those
@@ -289,7 +289,8 @@ def group_kernels(
     grouping = GROUPINGS[by](trace, jobs)
     members = grouped(grouping.number, trace.start[rows])
     durations = summarize_durations(grouping.number, trace.dur[rows])
-    effective = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
+    is_kernel = np.isin(trace.gpu_rows, rows)
+    effective = measure_effective_ns(trace)[is_kernel]
     work = _describe_work_of_groups(trace, jobs, effective, members)
 
     groups = []
@@ -362,15 +363,15 @@ def _group_by_module(trace: Trace, jobs: Jobs) -> Grouping:
     return group_by_module(trace, jobs.rows, origins(trace))
 
 
-def group_by_module(trace: Trace, kernels: Rows, found: Origins) -> Grouping:
+def group_by_module(trace: Trace, kernels: Rows, work_origins: Origins) -> Grouping:
     """Group kernels by the kind of module, or the annotation, that they work for.
 
     Args:
         trace: The trace.
         kernels: The kernels.
-        found: Where the work of the trace comes from.
+        work_origins: Where the work of the trace comes from.
     """
-    return _group_by_label(trace, module_of(found, kernels), "module", label_of)
+    return _group_by_label(trace, module_of(work_origins, kernels), "module", label_of)
 
 
 def _group_by_kind(trace: Trace, jobs: Jobs) -> Grouping:
@@ -471,7 +472,7 @@ def name_missing_group(by: str) -> str:
 
 
 def _describe_work_of_groups(
-    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
+    trace: Trace, jobs: Jobs, effective_times: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
     """Yield for each group of kernels the fields of KernelGroup about their work.
 
@@ -481,16 +482,16 @@ def _describe_work_of_groups(
     Args:
         trace: The trace.
         jobs: The kernels, with what each of them has to compute.
-        effective_ns: For how long each kernel runs while no earlier one of its
-            stream does.
+        effective_times: For how long each kernel runs while no earlier one of its
+            stream does, in ns.
         groups: The groups of kernels.
     """
     dur = trace.dur[jobs.rows]
     for effective, flop, moved, share, waves in zip(
-        groups.sums(effective_ns).tolist(),
+        groups.sums(effective_times).tolist(),
         _sum_known_amounts(jobs, groups, dur, "flop"),
         _sum_known_amounts(jobs, groups, dur, "bytes"),
-        _compute_shares_of_peak(trace, jobs, effective_ns, groups),
+        _compute_shares_of_peak(trace, jobs, effective_times, groups),
         _average_waves(jobs, groups),
         strict=True,
     ):
@@ -548,12 +549,14 @@ class _ShareOfPeak(NamedTuple):
 
     ns: int  # the durations of these kernels
     of_durations: float | None
-    of_effective: float | None  # of their effective times (busy.effective_ns); up to 1
+    of_effective: (
+        float | None
+    )  # of their effective times (busy.measure_effective_ns); up to 1
     bound: str | None  # what limits all of them, see `_find_common_bound`
 
 
 def _compute_shares_of_peak(
-    trace: Trace, jobs: Jobs, effective_ns: Int64s, groups: Groups
+    trace: Trace, jobs: Jobs, effective_times: Int64s, groups: Groups
 ) -> list[_ShareOfPeak]:
     """Compute how near to the peak rates of the device each group of kernels comes.
 
@@ -562,7 +565,7 @@ def _compute_shares_of_peak(
     Args:
         trace: The trace.
         jobs: The jobs of the kernels: what each has to compute, as far as it is known.
-        effective_ns: The effective time of each kernel, see busy.effective_ns.
+        effective_times: The effective time of each kernel, see busy.measure_effective_ns.
         groups: The groups of kernels.
     """
     is_known = has_known_share(trace, jobs)
@@ -572,7 +575,7 @@ def _compute_shares_of_peak(
     for least, took, took_effectively, kernels, bound_by_memory in zip(
         _sum_flagged(groups, least_ns, is_known),
         _sum_flagged(groups, trace.dur[jobs.rows], is_known),
-        _sum_flagged(groups, effective_ns, is_known),
+        _sum_flagged(groups, effective_times, is_known),
         _count_flagged(groups, is_known),
         _count_flagged(groups, is_known & is_memory_bound),
         strict=True,
@@ -607,21 +610,21 @@ def _average_waves(jobs: Jobs, groups: Groups) -> list[float | None]:
     return means
 
 
-def _sum_flagged(groups: Groups, amount: NDArray[Any], where: Flags) -> list[Any]:
+def _sum_flagged(groups: Groups, amount: NDArray[Any], is_counted: Flags) -> list[Any]:
     """Add up an amount of the flagged kernels of each group.
 
     Args:
         groups: The groups of kernels.
         amount: The amount of each kernel.
-        where: A flag for each kernel: whether it counts.
+        is_counted: A flag for each kernel: whether it counts.
     """
-    sums: list[Any] = groups.sums(np.where(where, amount, 0)).tolist()
+    sums: list[Any] = groups.sums(np.where(is_counted, amount, 0)).tolist()
     return sums
 
 
-def _count_flagged(groups: Groups, where: Flags) -> list[int]:
-    """Count the flagged kernels of each group; `where` has a flag for each kernel."""
-    counts: list[int] = groups.sums(where.astype(np.int64)).tolist()
+def _count_flagged(groups: Groups, is_counted: Flags) -> list[int]:
+    """Count the flagged kernels of each group; there is a flag for each kernel."""
+    counts: list[int] = groups.sums(is_counted.astype(np.int64)).tolist()
     return counts
 
 

@@ -113,7 +113,8 @@ def summarize_launches_by_thread(trace: Trace) -> tuple[ThreadLaunches, ...]:
     Each summary has the number of calls, their times and their share of the thread's
     time. The thread with the largest total time comes first.
     """
-    rows, events = find_launch_calls(trace)
+    launch_calls = find_launch_calls(trace)
+    rows = launch_calls.rows
     span_of_thread = _measure_thread_spans(trace)
     by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     launches = []
@@ -121,7 +122,7 @@ def summarize_launches_by_thread(trace: Trace) -> tuple[ThreadLaunches, ...]:
         calls = by_thread.members(index)
         span_ns = span_of_thread[thread]
         launches_of_thread = _summarize_thread(
-            trace, rows[calls], events[calls], span_ns
+            trace, rows[calls], launch_calls.events[calls], span_ns
         )
         launches.append(launches_of_thread)
     return tuple(sorted(launches, key=lambda thread: -thread.total_ns))
@@ -157,16 +158,19 @@ def _summarize_thread(
     )
 
 
-def find_launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
+class LaunchCalls(NamedTuple):
+    """The calls that launch GPU work; one entry per call."""
+
+    rows: Rows  # of the trace, ascending
+    events: Int64s  # how many GPU events each call launched; it may be 0
+
+
+def find_launch_calls(trace: Trace) -> LaunchCalls:
     """Find the calls that launch GPU work.
 
     These are the calls that launched a GPU event of the trace, and those whose name
     says that they launch a kernel or a graph. Of calls inside one another, it is the
     outer one, with the events of all.
-
-    Returns:
-        The rows of the calls, ascending, and the number of GPU events that each of them
-        launched; it may be 0.
     """
     launch = trace.launch[trace.gpu_rows]
     known_launches = launch[launch != NO_ROW]
@@ -179,7 +183,7 @@ def find_launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     # A call has the events of its subtree: of the rows from its own to before end_row.
     end_row = trace.end_row[outer].astype(np.intp)
     events_of_call = sums_of_ranges(events_of_row, outer, end_row)
-    return outer, events_of_call
+    return LaunchCalls(rows=outer, events=events_of_call)
 
 
 def list_graph_replays(trace: Trace) -> tuple[GraphReplay, ...]:
@@ -206,6 +210,7 @@ def find_nodes_of_replays(trace: Trace) -> list[Rows]:
     nodes_of_replays = [nodes[members] for members in by_replay.members_of_each()]
 
     def start_of_launch_call(nodes_of_replay: Rows) -> int:
+        """Return when the call that launched a replay starts."""
         call = trace.launch[nodes_of_replay[0]]
         return int(trace.start[call])
 
@@ -441,14 +446,17 @@ def find_outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     return rows[~is_inside_another]
 
 
-@memo()
-def find_capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """Find the calls that begin and end the capture of a graph.
+class CaptureCalls(NamedTuple):
+    """The calls that begin and end captures of graphs; one entry per capture."""
 
-    Returns:
-        The calls that begin one, and for each of them the next call on its thread that
-        ends one, NO_ROW for none.
-    """
+    begin: Rows  # the call that begins the capture, ascending
+    # The next call on its thread that ends a capture; NO_ROW (-1) for none.
+    end: Rows
+
+
+@memo()
+def find_capture_calls(trace: Trace) -> CaptureCalls:
+    """Find the calls that begin and end the captures of graphs."""
     begins = find_outer_calls(trace, BEGINS_CAPTURE)
     ends = find_outer_calls(trace, _ENDS_CAPTURE)
     ends = ends[np.argsort(trace.start[ends], kind="stable")]
@@ -462,7 +470,7 @@ def find_capture_calls(trace: Trace) -> tuple[Rows, Rows]:
         begin_is_over = trace.end[begins[of_thread]]
         index = np.searchsorted(trace.start[ends_of_thread], begin_is_over)
         next_end[of_thread] = at(ends_of_thread, index, missing=NO_ROW)
-    return begins, next_end
+    return CaptureCalls(begin=begins, end=next_end)
 
 
 def wants_capture(trace: Trace) -> bool:

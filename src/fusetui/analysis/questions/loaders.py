@@ -55,13 +55,13 @@ def estimate_batch_waits(trace: Trace, rows: Rows) -> Int64s:
     Returns:
         ns for each of `rows`.
     """
-    waited = np.zeros(len(rows), dtype=np.int64)
+    waited_ns = np.zeros(len(rows), dtype=np.int64)
     thread = trace.thread_of_track[trace.track[rows]]
-    lasted = trace.end[rows] - trace.start[rows]
+    lasted_ns = trace.end[rows] - trace.start[rows]
     for number in distinct(thread).tolist():
         calls = np.flatnonzero(thread == number)
-        shortest_ns = int(lasted[calls].min())
+        shortest_ns = int(lasted_ns[calls].min())
         was_ready = shortest_ns <= MAX_READY_CALL_NS
         call_takes_ns = shortest_ns if was_ready else 0
-        waited[calls] = lasted[calls] - call_takes_ns
-    return waited
+        waited_ns[calls] = lasted_ns[calls] - call_takes_ns
+    return waited_ns

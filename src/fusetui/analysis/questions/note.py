@@ -16,14 +16,14 @@ RECONSTRUCTED: Final = "reconstructed"
 from."""
 
 CUT_FROM: Final = "cut_from"
-"""The top-level key of a trace that was cut out of another: a Whole."""
+"""The top-level key of a trace that was cut out of another: a WholeTrace."""
 
 MAX_TEXT_CHARACTERS: Final = 300
 Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 """A time in ns."""
 
 
-class Whole(msgspec.Struct, frozen=True):
+class WholeTrace(msgspec.Struct, frozen=True):
     """Times in ns from the first slice of the whole trace."""
 
     file: str
@@ -40,10 +40,10 @@ def note_of(trace: Trace) -> str:
     The note says that the trace is reconstructed, or that it is a part of a longer one.
     It has one printable line. Any output with figures of the trace must include it.
     """
-    return " ".join(_note_sentences(trace))
+    return " ".join(_list_note_sentences(trace))
 
 
-def _note_sentences(trace: Trace) -> Iterator[str]:
+def _list_note_sentences(trace: Trace) -> Iterator[str]:
     """Yield the sentences that say in what way a trace is not a complete recording;
     none if it is one."""
     origin = trace.keys.get(RECONSTRUCTED)
@@ -57,10 +57,10 @@ def _note_sentences(trace: Trace) -> Iterator[str]:
         yield f"This trace is the part {times} of {file}, which lasts {lasts}."
 
 
-def find_whole_trace(trace: Trace) -> Whole | None:
+def find_whole_trace(trace: Trace) -> WholeTrace | None:
     """Return the trace that this one is a part of, with its file and times; None if
     this one is whole."""
     try:
-        return msgspec.convert(trace.keys.get(CUT_FROM), Whole)
+        return msgspec.convert(trace.keys.get(CUT_FROM), WholeTrace)
     except msgspec.ValidationError:
         return None

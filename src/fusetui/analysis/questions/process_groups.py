@@ -6,7 +6,7 @@ import json  # which reads integers beyond 64 bits
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,10 +14,10 @@ from fusetui.text.patterns import lazy_pattern
 
 _RANK_IN_NAME = lazy_pattern(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
 _FILE_OF_TORCH = lazy_pattern(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+# Where the number of a rank comes from.
 RECORDED: Final = "distributedInfo"
 NAMED: Final = "file name"
 ORDERED: Final = "file order"
-"""Where the number of a rank comes from."""
 
 _MAX_RANKS: Final = 1 << 24  # in any job
 _MAX_TEXT_CHARACTERS: Final = 200
@@ -51,7 +51,7 @@ def read_distributed_info(keys: Mapping[str, Any]) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def world_size(keys: Mapping[str, Any]) -> int:
+def read_world_size(keys: Mapping[str, Any]) -> int:
     """Return how many ranks the job has; 0 if that was not recorded.
 
     Args:
@@ -69,11 +69,18 @@ def _parse_group_size(value: object) -> int:
     return 0
 
 
-def infer_rank(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
+class RankOfTrace(NamedTuple):
+    """Which rank of its job a trace is of, and what tells it."""
+
+    rank: int  # -1 if nothing tells it
+    source: str  # RECORDED or NAMED; ORDERED if nothing tells it
+
+
+def infer_rank(keys: Mapping[str, Any], path: str) -> RankOfTrace:
     """Return which rank of its job a trace is of, and where that number comes from.
 
-    E.g. (3, RECORDED) if `distributedInfo` has it, (3, NAMED) for a file named
-    `rank3.json.gz`, and else (-1, ORDERED).
+    E.g. 3 and RECORDED if `distributedInfo` has it, 3 and NAMED for a file named
+    `rank3.json.gz`, and else -1 and ORDERED.
 
     Args:
         keys: The top-level keys of the trace file.
@@ -81,11 +88,11 @@ def infer_rank(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
     """
     recorded_rank = read_distributed_info(keys).get("rank")
     if type(recorded_rank) is int and 0 <= recorded_rank < _MAX_RANKS:
-        return recorded_rank, RECORDED
+        return RankOfTrace(rank=recorded_rank, source=RECORDED)
     ranks_in_name = _RANK_IN_NAME.findall(os.path.basename(path))
     if ranks_in_name:
-        return int(ranks_in_name[-1]), NAMED
-    return -1, ORDERED
+        return RankOfTrace(rank=int(ranks_in_name[-1]), source=NAMED)
+    return RankOfTrace(rank=-1, source=ORDERED)
 
 
 def is_named_as_rank(path: str) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.query_text import (
     FIELD,
     SIGN,
-    Written,
+    WrittenTerm,
     WrongQueryError,
     parse_alternatives,
 )
@@ -41,7 +41,7 @@ KINDS: Final = (
     "annotation",
     "sync",
 )
-OF_NAMES: Final = {
+FIELDS_OF_NAMES: Final = {
     "name": "the full name",
     "library": "where a kernel comes from: cutlass, triton",
     "family": "the kind or library of a kernel: gemm, cutlass",
@@ -49,19 +49,19 @@ OF_NAMES: Final = {
     "tile": "of a kernel: 128x128",
     "arch": "of a kernel: sm90",
 }
-OF_ROWS: Final = {
+FIELDS_OF_ROWS: Final = {
     "op": "the CPU op around it, or around its launch",
     "stream": "its number",
     "thread": "its number or name",
     "kind": f"what a slice is ({', '.join(KINDS)}) or what a kernel does (gemm, pointwise)",
     "step": "the number of the step, as the trace prints it",
 }
-OF_ARGS: Final = {
+FIELDS_OF_ARGS: Final = {
     "shape": "of an input of its op: 8192x768",
     "args": "any text in its args",
 }
 TIMES: Final = {"dur": "its duration", "at": "its start time within the trace"}
-FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
+FIELDS: Final = {**FIELDS_OF_NAMES, **FIELDS_OF_ROWS, **FIELDS_OF_ARGS, **TIMES}
 """What each field is, in a few words."""
 
 MAX_PATTERN_SECONDS: Final = 2.0  # over all names
@@ -78,7 +78,7 @@ class Word(msgspec.Struct, frozen=True):
     whole: bool = False  # whether the text must be the whole field, not a part of it
 
     @property
-    def folds(self) -> bool:
+    def ignores_case(self) -> bool:
         """Whether case does not matter: for a word without capitals."""
         return self.text == self.text.lower()
 
@@ -87,8 +87,10 @@ class Word(msgspec.Struct, frozen=True):
 
         It does not look at `excluded`.
         """
-        compared = text.lower() if self.folds else text
-        return self.text == compared if self.whole else self.text in compared
+        compared = text.lower() if self.ignores_case else text
+        if self.whole:
+            return compared == self.text
+        return self.text in compared
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -144,18 +146,19 @@ class Query(msgspec.Struct, frozen=True):
     def reads_args(self) -> bool:
         """Whether the file is read again for the answer."""
         return any(
-            isinstance(term, Word) and term.field in OF_ARGS for term in self.terms
+            isinstance(term, Word) and term.field in FIELDS_OF_ARGS
+            for term in self.terms
         )
 
     @property
-    def is_quick(self) -> bool:
-        """Whether names alone decide."""
+    def needs_only_names(self) -> bool:
+        """Whether neither args are read for the answer nor patterns are matched."""
         has_pattern = any(isinstance(term, Pattern) for term in self.terms)
         return not self.reads_args and not has_pattern
 
     @property
-    def is_of_longest(self) -> bool:
-        """Whether it asks for what takes longer than a time."""
+    def asks_for_longest(self) -> bool:
+        """Whether a term of it asks for what takes longer than a time: `dur>50us`."""
         for term in self.terms:
             if isinstance(term, Bound) and term.field == "dur":
                 asks_for_longer = term.above != term.excluded
@@ -196,7 +199,7 @@ def _is_comparison(field: str, sign: str) -> bool:
     return field in FIELDS and sign in _EQUAL_SIGNS
 
 
-def _parse_term(part: Written) -> Term:
+def _parse_term(part: WrittenTerm) -> Term:
     """Turn a term as it was written into what it asks for.
 
     E.g. `/tn_.*/` is a Pattern, `dur>50us` a Bound, `op:mm` a Word of the field `op`,
@@ -216,7 +219,7 @@ def _parse_term(part: Written) -> Term:
     return Word(field="", text=text, excluded=part.excluded)
 
 
-def _parse_time_ns(part: Written) -> int:
+def _parse_time_ns(part: WrittenTerm) -> int:
     """Return the time that a field is compared with, in ns: 50000 of `dur>50us`.
 
     Raises:
@@ -233,7 +236,7 @@ def _parse_time_ns(part: Written) -> int:
     return ns
 
 
-def parse_pattern(part: Written) -> Pattern | None:
+def parse_pattern(part: WrittenTerm) -> Pattern | None:
     """Return the regular expression of a term in slashes, `/tn_.*fp8/`; else None.
 
     Raises:
@@ -247,7 +250,7 @@ def parse_pattern(part: Written) -> Pattern | None:
     return Pattern(text=expression, excluded=part.excluded)
 
 
-def parse_bound(part: Written, value: float) -> Bound:
+def parse_bound(part: WrittenTerm, value: float) -> Bound:
     """Turn a comparison into a bound, in which there is only above or below.
 
     E.g. `dur>5` asks for what is above 5, and `dur>=5` for what is not below 5.
@@ -266,7 +269,7 @@ def parse_bound(part: Written, value: float) -> Bound:
     return Bound(field=part.field, above=is_above, value=value, excluded=is_excluded)
 
 
-def parse_word(part: Written, value: str) -> Word:
+def parse_word(part: WrittenTerm, value: str) -> Word:
     """Turn a term about a field into a word.
 
     E.g. `op:mm` asks for an op with `mm` in its name, `op=mm` for the op `mm`, and
@@ -296,7 +299,7 @@ def _check_value(field: str, text: str) -> str:
     if not text:
         raise WrongQueryError(f"{field}: is followed by {FIELDS[field]}")
     if field == "kind" and text.lower() not in (*KINDS, *SEARCHED_KINDS):
-        raise WrongQueryError(f"kind: is followed by {OF_ROWS['kind']}")
+        raise WrongQueryError(f"kind: is followed by {FIELDS_OF_ROWS['kind']}")
     if field == "step" and not text.isdecimal():
         raise WrongQueryError("step: is followed by the number of a step: step:2")
     return text

@@ -37,7 +37,7 @@ class WrongQueryError(Error):
     """One plain sentence about what is wrong with a query."""
 
 
-class Written(NamedTuple):
+class WrittenTerm(NamedTuple):
     """A term as it was written, such as `-op = mm`."""
 
     text: str  # all of it but the minus, and without blanks: `op=mm`
@@ -47,7 +47,7 @@ class Written(NamedTuple):
     value: str = ""  # what stands behind the sign: `mm`
 
 
-Alternative = tuple[Written, ...]
+Alternative = tuple[WrittenTerm, ...]
 """Terms that must all hold."""
 
 IsSign = Callable[[str, str], bool]
@@ -81,7 +81,7 @@ def parse_alternatives(text: str, is_sign: IsSign) -> list[Alternative]:
     return _Reader(tokens).read_alternatives(negated=False, depth=0)
 
 
-Token = Written | str
+Token = WrittenTerm | str
 """A term or a parenthesis."""
 
 
@@ -169,7 +169,7 @@ def _count_surplus_parentheses(word: str) -> int:
     return max(0, min(at_end, unopened))
 
 
-def _split_term(match: re.Match[str]) -> Written:
+def _split_term(match: re.Match[str]) -> WrittenTerm:
     """Take the match of a term apart: into minus, field, sign and value, or one text.
 
     E.g. `-dur > 50us` has the field `dur`, the sign `>` and the value `50us`, and is
@@ -180,7 +180,7 @@ def _split_term(match: re.Match[str]) -> Written:
         field = match["field"]
         sign = match["sign"]
         value = match["value"]
-        return Written(
+        return WrittenTerm(
             text=f"{field}{sign}{value}",
             excluded=match["minus"] == "-",
             field=field,
@@ -193,8 +193,8 @@ def _split_term(match: re.Match[str]) -> Written:
     text = match[0].removeprefix("-") if is_excluded else match[0]
     with_field = FIELD.fullmatch(text)
     if with_field is None:
-        return Written(text=text, excluded=is_excluded)
-    return Written(
+        return WrittenTerm(text=text, excluded=is_excluded)
+    return WrittenTerm(
         text=text,
         excluded=is_excluded,
         field=with_field[1],
@@ -261,7 +261,7 @@ class _Reader:
             return self._read_one_term(not negated, depth)
         token = self._tokens[self._next]
         self._next += 1
-        if isinstance(token, Written):
+        if isinstance(token, WrittenTerm):
             is_excluded = token.excluded != negated
             return [(token._replace(excluded=is_excluded),)]
 
@@ -289,7 +289,7 @@ class _Reader:
         if not self._has_more():
             return False
         token = self._tokens[self._next]
-        if not isinstance(token, Written) or token.excluded or token.field:
+        if not isinstance(token, WrittenTerm) or token.excluded or token.field:
             return False
         return token.text.lower() == word and self._has_more(skipped=1)
 

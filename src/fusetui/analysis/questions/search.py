@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.questions.query import (
+    FIELDS_OF_ARGS,
+    FIELDS_OF_NAMES,
     KINDS,
-    OF_ARGS,
-    OF_NAMES,
     Bound,
     Pattern,
     Query,
@@ -42,8 +42,13 @@ from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import arguments
 from fusetui.trace.model.memo import memo
 
-Hits = tuple[Rows, float]
-"""Rows in time order, and the share of those that may be hits that was looked at."""
+
+class ArgsHits(NamedTuple):
+    """What a search of args has found so far."""
+
+    rows: Rows  # in time order
+    searched_share: float  # how much of the search is done, up to 1.0
+
 
 _SHAPES_ARG: Final = "Input Dims"
 ARGS: Final = (
@@ -158,7 +163,9 @@ def _find_rows(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     for term in terms:
         if isinstance(term, Pattern):
             is_wanted_name &= match_names(term.text, trace.names) != term.excluded
-        elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
+        elif isinstance(term, Word) and (
+            not term.field or term.field in FIELDS_OF_NAMES
+        ):
             has_word = _mark_names_with_term(trace, texts, term)
             is_wanted_name &= has_word != term.excluded
     rows = np.flatnonzero(is_wanted_name[trace.name[: trace.recorded()]])
@@ -189,32 +196,34 @@ def _unite_rows(trace: Trace, several_rows: Sequence[Rows]) -> Rows:
     return _sort_by_start(trace, distinct(np.concatenate(several_rows)))
 
 
-def _search_in_turn(trace: Trace, searches: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
+def _search_in_turn(
+    trace: Trace, searches: Sequence[Iterator[ArgsHits]]
+) -> Iterator[ArgsHits]:
     """Search several alternatives of a query one after the other, and yield all hits so
     far.
 
     Args:
         trace: The trace.
-        searches: For each alternative an iterator over its hits so far and the share
-            of it that is done.
+        searches: For each alternative an iterator over its hits so far.
 
     Yields:
-        The hits of all alternatives so far, and the share of the whole search
-        that is done.
+        The hits of all alternatives so far, and how much of the search in all of them
+        is done. Nothing without alternatives.
     """
     no_rows = np.empty(0, dtype=np.intp)
     hits_before = no_rows
     hits = no_rows
     for index, one_search in enumerate(searches):
-        for rows, share in one_search:
-            hits = _unite_rows(trace, [hits_before, rows])
-            yield hits, (index + share) / len(searches)
+        for found in one_search:
+            hits = _unite_rows(trace, [hits_before, found.rows])
+            searched_share = (index + found.searched_share) / len(searches)
+            yield ArgsHits(rows=hits, searched_share=searched_share)
         hits_before = hits
 
 
 def search_args_for_words(
-    trace: Trace, texts: NameTexts, query: Query, named: Rows
-) -> Iterator[Hits]:
+    trace: Trace, texts: NameTexts, query: Query, found_by_name: Rows
+) -> Iterator[ArgsHits]:
     """Find rows that have some words of a query in their args instead of their name.
 
     E.g. `gemm 8192x768` finds a kernel with `gemm` in its name, whose op has an input
@@ -224,8 +233,8 @@ def search_args_for_words(
         trace: The trace.
         texts: What the names of the trace say.
         query: The query.
-        named: The rows that `search` found by their names alone; they are left out. So
-            are Python frames, which have no args of interest.
+        found_by_name: The rows that `search` found by their names alone; they are
+            left out. So are Python frames, which have no args of interest.
 
     Yields:
         All hits so far, while the file is read; see `_search_stretches`.
@@ -233,29 +242,45 @@ def search_args_for_words(
     Raises:
         WrongQueryError: If a pattern takes too long.
     """
-    is_left = trace.role != Role.PYTHON
-    is_left[named] = False
-
-    def search_one(terms: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
-        """Yield the hits of one alternative, whose `words` may also be in args."""
-        other_terms = [term for term in terms if term not in words]
-        rows = _find_rows(trace, texts, other_terms)
-        rows = _sort_by_start(trace, rows[is_left[rows]])
-        is_in_name = []
-        for word in words:
-            names_with_word = _mark_names_with_term(trace, texts, word)
-            is_in_name.append(names_with_word[trace.name[rows]])
-        return _search_stretches(trace, rows, ARGS, words, is_in_name)
+    is_searched = trace.role != Role.PYTHON
+    is_searched[found_by_name] = False
 
     searches = []
     for terms in query.alternatives:
-        words = list_plain_words(terms)
-        if words:
-            searches.append(search_one(terms, words))
+        # Without such words, the names have decided already.
+        if list_plain_words(terms):
+            searches.append(_search_args_for_words(trace, texts, terms, is_searched))
     return _search_in_turn(trace, searches)
 
 
-def search_in_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
+def _search_args_for_words(
+    trace: Trace, texts: NameTexts, terms: Sequence[Term], is_searched: Flags
+) -> Iterator[ArgsHits]:
+    """Find rows for one alternative of a query, whose plain words may be in args.
+
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say, by field.
+        terms: The terms of the alternative. Those that are no plain words must hold by
+            the name, or by the row itself.
+        is_searched: A flag for each row of the trace: whether it may be a hit.
+
+    Returns:
+        All hits so far, while the file is read; see `_search_stretches`.
+    """
+    words = list_plain_words(terms)
+    other_terms = [term for term in terms if term not in words]
+    rows = _find_rows(trace, texts, other_terms)
+    rows = _sort_by_start(trace, rows[is_searched[rows]])
+
+    is_in_name = []
+    for word in words:
+        names_with_word = _mark_names_with_term(trace, texts, word)
+        is_in_name.append(names_with_word[trace.name[rows]])
+    return _search_stretches(trace, rows, ARGS, words, is_in_name)
+
+
+def search_in_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[ArgsHits]:
     """Find the rows for which a query with terms about args holds, as the file is read.
 
     Args:
@@ -269,22 +294,37 @@ def search_in_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hit
     Raises:
         WrongQueryError: A pattern takes too long.
     """
+    searches = []
+    for terms in query.alternatives:
+        searches.append(_search_args_for_terms(trace, texts, terms))
+    return _search_in_turn(trace, searches)
 
-    def search_one(terms: Sequence[Term]) -> Iterator[Hits]:
-        """Return the hits of one alternative; without terms about args, all at once."""
-        rows = _sort_by_start(trace, _find_rows(trace, texts, terms))
-        terms_about_args = []
-        for term in terms:
-            if isinstance(term, Word) and term.field in OF_ARGS:
-                terms_about_args.append(term)
-        if not terms_about_args:
-            return iter([(rows, 1.0)])
-        asks_for_shapes_only = all(term.field == "shape" for term in terms_about_args)
-        args = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
-        found_so_far = [np.zeros(len(rows), np.bool_) for _ in terms_about_args]
-        return _search_stretches(trace, rows, args, terms_about_args, found_so_far)
 
-    return _search_in_turn(trace, [search_one(terms) for terms in query.alternatives])
+def _search_args_for_terms(
+    trace: Trace, texts: NameTexts, terms: Sequence[Term]
+) -> Iterator[ArgsHits]:
+    """Find the rows for which one alternative of a query holds, with terms about args.
+
+    Args:
+        trace: The trace.
+        texts: What the names of the trace say, by field.
+        terms: The terms of the alternative.
+
+    Returns:
+        All hits so far, while the file is read; all at once if no term is about args.
+    """
+    rows = _sort_by_start(trace, _find_rows(trace, texts, terms))
+    terms_about_args = []
+    for term in terms:
+        if isinstance(term, Word) and term.field in FIELDS_OF_ARGS:
+            terms_about_args.append(term)
+    if not terms_about_args:
+        return iter([ArgsHits(rows=rows, searched_share=1.0)])
+
+    asks_for_shapes_only = all(term.field == "shape" for term in terms_about_args)
+    args = (_SHAPES_ARG,) if asks_for_shapes_only else ARGS
+    holds_so_far = [np.zeros(len(rows), np.bool_) for _ in terms_about_args]
+    return _search_stretches(trace, rows, args, terms_about_args, holds_so_far)
 
 
 def _search_stretches(
@@ -293,7 +333,7 @@ def _search_stretches(
     names: tuple[str, ...],
     terms: Sequence[Word],
     holds: Sequence[Flags],
-) -> Iterator[Hits]:
+) -> Iterator[ArgsHits]:
     """Yield the rows for which all terms hold, while the file is read part by part.
 
     A term holds if it is found in the args of the row or of its op.
@@ -311,45 +351,48 @@ def _search_stretches(
         was searched.
     """
     if not len(rows):
-        yield rows, 1.0
+        yield ArgsHits(rows=rows, searched_share=1.0)
         return
-    places = _locate_args(trace, rows)
-    last_stretch = places.last_stretch
-    stretches = places.stretches
+
+    locations = _locate_args(trace, rows)
+    last_stretch = locations.last_stretch
+    stretches = locations.stretches
     for searched, stretch in enumerate(stretches, start=1):
-        # most parts are skipped without reading their events
-        if may_occur(trace, stretch, terms):
-            _add_hits_in_args(trace, places, stretch, names, terms, holds)
+        # Most stretches are skipped without reading their events.
+        if _may_occur_in_stretch(trace, stretch, terms):
+            _add_hits_in_args(trace, locations, stretch, names, terms, holds)
+
         is_hit = last_stretch <= stretch  # all args of the row were searched
         for term, holds_for_rows in zip(terms, holds, strict=True):
             is_hit = is_hit & (holds_for_rows != term.excluded)
-        yield rows[is_hit], searched / len(stretches)
+        yield ArgsHits(rows=rows[is_hit], searched_share=searched / len(stretches))
 
 
-class _PlacesInFile(NamedTuple):
+class _ArgsLocations(NamedTuple):
     """Where in the file the args of some rows and of their ops are.
 
     There is one entry per row. The op of a row without one is the row itself.
     """
 
-    row_order: Int64s  # the index of the event, as in Trace.order
-    op_order: Int64s
-    row_stretch: Rows  # the index of the stretch of the file that holds it
-    op_stretch: Rows
+    event_of_row: Int64s  # the index of the event in the file, as in Trace.order
+    event_of_op: Int64s
+    stretch_of_row: Rows  # the index of the stretch of the file that holds the event
+    stretch_of_op: Rows
 
     @property
     def last_stretch(self) -> Rows:
-        """The stretch after which both have been read."""
-        return np.maximum(self.op_stretch, self.row_stretch)
+        """For each row the stretch after which its args and those of its op are read."""
+        return np.maximum(self.stretch_of_op, self.stretch_of_row)
 
     @property
     def stretches(self) -> list[int]:
-        """The stretches that hold any of them, ascending."""
-        both = np.concatenate([self.op_stretch, self.row_stretch])
-        return [*distinct(both).tolist()]
+        """The stretches that hold any of these args, ascending."""
+        both = np.concatenate([self.stretch_of_op, self.stretch_of_row])
+        stretches: list[int] = distinct(both).tolist()
+        return stretches
 
 
-def _locate_args(trace: Trace, rows: Rows) -> _PlacesInFile:
+def _locate_args(trace: Trace, rows: Rows) -> _ArgsLocations:
     """Find in which parts of the file the args of some rows and of their ops are.
 
     For a row without an op, the place of the row itself stands in. The parts
@@ -359,19 +402,19 @@ def _locate_args(trace: Trace, rows: Rows) -> _PlacesInFile:
     first_event_of_stretch = prefix_sums(np.array(events_of_stretch, dtype=np.int64))
     op = trace.op[rows]
     op_or_row = np.where(op != NO_ROW, op, rows)
-    row_order = trace.order[rows]
-    op_order = trace.order[op_or_row]
-    return _PlacesInFile(
-        row_order=row_order,
-        op_order=op_order,
-        row_stretch=last_at_or_before(first_event_of_stretch, row_order),
-        op_stretch=last_at_or_before(first_event_of_stretch, op_order),
+    event_of_row = trace.order[rows]
+    event_of_op = trace.order[op_or_row]
+    return _ArgsLocations(
+        event_of_row=event_of_row,
+        event_of_op=event_of_op,
+        stretch_of_row=last_at_or_before(first_event_of_stretch, event_of_row),
+        stretch_of_op=last_at_or_before(first_event_of_stretch, event_of_op),
     )
 
 
 def _add_hits_in_args(
     trace: Trace,
-    places: _PlacesInFile,
+    locations: _ArgsLocations,
     stretch: int,
     names: tuple[str, ...],
     terms: Sequence[Word],
@@ -384,30 +427,31 @@ def _add_hits_in_args(
 
     Args:
         trace: The trace.
-        places: Where the args of the rows and of their ops are.
+        locations: Where the args of the rows and of their ops are.
         stretch: The index of the stretch.
         names: The args to look into.
         terms: The terms.
         holds: For each term one flag per row: whether the term was found so far. The
             flags of rows for which it is found here are set, in place.
     """
-    op_is_here = np.flatnonzero(places.op_stretch == stretch)
-    row_is_here = np.flatnonzero(places.row_stretch == stretch)
-    events_here = (places.op_order[op_is_here], places.row_order[row_is_here])
+    # Indices in `rows`: of those whose op is in this stretch, and of those that are.
+    with_op_here = np.flatnonzero(locations.stretch_of_op == stretch)
+    being_here = np.flatnonzero(locations.stretch_of_row == stretch)
+    events_here = np.concatenate(
+        (locations.event_of_op[with_op_here], locations.event_of_row[being_here])
+    )
 
     # Read the args of each event only once, even if it is the op of several rows.
-    distinct_events, index_of_event = np.unique(
-        np.concatenate(events_here), return_inverse=True
-    )
+    distinct_events, index_of_event = np.unique(events_here, return_inverse=True)
     args = arguments(trace.elements, distinct_events, names)
     args_of_event = args.number[index_of_event]
     for term, holds_for_rows in zip(terms, holds, strict=True):
         is_in_args = [_is_in_args(term, texts) for texts in args.distinct]
         is_in_args.append(False)  # of events without args, whose number is -1
         is_in_event = np.array(is_in_args)[args_of_event]
-        is_in_op, is_in_row = np.split(is_in_event, [len(op_is_here)])
-        holds_for_rows[op_is_here] |= is_in_op
-        holds_for_rows[row_is_here] |= is_in_row
+        is_in_op, is_in_row = np.split(is_in_event, [len(with_op_here)])
+        holds_for_rows[with_op_here] |= is_in_op
+        holds_for_rows[being_here] |= is_in_row
 
 
 def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
@@ -425,7 +469,7 @@ def _is_in_args(term: Word, texts: tuple[bytes, ...]) -> bool:
         return True
 
     text = b"\n".join(texts).decode("utf-8", "replace")
-    if term.folds:
+    if term.ignores_case:
         text = text.lower()
     return term.text in text or term.text in text.replace(" ", "")
 
@@ -463,8 +507,12 @@ def _mark_names_with_term(trace: Trace, texts: NameTexts, term: Word) -> Flags:
 
 
 def _mark_names_of_kind(trace: Trace, kind: str) -> Flags:
-    """Mark the names of GPU events, or of other devices, that do work of a kind."""
-    return np.array([kind in kinds for kinds in _classify_names(trace)], np.bool_)
+    """Mark the names of GPU events, or of other devices, that do work of a kind.
+
+    Returns a flag for each name of the trace.
+    """
+    is_of_kind = [kind in kinds for kinds in _classify_names(trace)]
+    return np.array(is_of_kind, dtype=np.bool_)
 
 
 @memo()
@@ -487,7 +535,7 @@ def _mark_names_containing(texts: NameTexts, term: Word) -> Flags:
     Returns:
         A flag for each name of the trace.
     """
-    name_texts = texts[term.field, term.folds]
+    name_texts = texts[term.field, term.ignores_case]
     if not term.whole:
         holds = [term.text in text for text in name_texts]
     elif term.field == "name":
@@ -527,8 +575,12 @@ def _mark_rows_on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def _mark_rows_on_tracks(trace: Trace, rows: Rows, is_wanted: Sequence[bool]) -> Flags:
-    """Mark the rows on flagged tracks; `is_wanted` has one flag per track."""
-    return np.array([*is_wanted, False])[trace.track[rows]]
+    """Mark the rows on flagged tracks; `is_wanted` has one flag per track.
+
+    Returns a flag for each of `rows`.
+    """
+    is_wanted_track = np.array(is_wanted, dtype=np.bool_)
+    return is_wanted_track[trace.track[rows]]
 
 
 def _mark_rows_of_kind(trace: Trace, rows: Rows, term: Word) -> Flags:
@@ -633,7 +685,9 @@ FROM_NAME: Final[dict[str, Callable[[KernelName], str]]] = {
 """What a name says, by field; several words are divided by blanks."""
 
 
-def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
+def _may_occur_in_stretch(
+    trace: Trace, stretch_index: int, words: Sequence[Word]
+) -> bool:
     """Return whether one of some words may occur in one stretch (part) of the file.
 
     It looks for their bytes, which is much faster than reading the events. Blanks do
@@ -641,7 +695,7 @@ def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
 
     Args:
         trace: The trace.
-        number: The index of the stretch.
+        stretch_index: The index of the stretch.
         words: The words. One that JSON could write in several ways may always
             occur.
     """
@@ -649,17 +703,18 @@ def may_occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
     if not all(_PLAIN_TEXT.fullmatch(text) for text in texts):
         return True
 
-    stretch = trace.elements.stretches[number]
+    stretch = trace.elements.stretches[stretch_index]
     try:
         stretch_bytes = bytes(trace.elements.text.part(stretch.start, stretch.end))
     except (OSError, TraceError):
-        return True
+        return True  # reading its events will say what is wrong with the file
+
     as_written = stretch_bytes.replace(b" ", b"")
     lower = as_written.lower()
     for word, text in zip(words, texts, strict=True):
         # a shape such as `2x3` is written as [2, 3] in the file
         as_shape = text.lower().replace("x", ",")
-        searched_bytes = lower if word.folds else as_written
+        searched_bytes = lower if word.ignores_case else as_written
         if as_shape.encode() in lower or text.encode() in searched_bytes:
             return True
     return False

@@ -237,8 +237,8 @@ def _pattern_of_tokens(phase: str) -> str:
 class _Form(NamedTuple):
     """A form of the names of steps."""
 
-    pattern: str
-    read: Callable[[re.Match[str]], Requested]
+    pattern: str  # that matches the whole name
+    parse: Callable[[re.Match[str]], Requested]
 
 
 _FORMS: Final = (
@@ -283,7 +283,7 @@ def parse_step_name(name: str) -> Requested | None:
     for form in _FORMS:
         match = re.match(form.pattern, name)
         if match:
-            return form.read(match)
+            return form.parse(match)
     return None
 
 
@@ -293,18 +293,19 @@ def combine_annotations(outer: Requested, inner: Requested) -> Requested:
     What the inner one says replaces what the outer one says, unless it is None or
     UNKNOWN.
     """
-
-    def choose(inner_value: int | None, outer_value: int | None) -> int | None:
-        """Return the value of the inner annotation if it has one."""
-        return outer_value if inner_value is None else inner_value
-
     knows_phase = inner.phase is not ServerPhase.UNKNOWN
     return Requested(
         phase=inner.phase if knows_phase else outer.phase,
-        batch=choose(inner.batch, outer.batch),
-        new_tokens=choose(inner.new_tokens, outer.new_tokens),
-        kv_tokens=choose(inner.kv_tokens, outer.kv_tokens),
+        batch=_prefer_inner(inner.batch, outer.batch),
+        new_tokens=_prefer_inner(inner.new_tokens, outer.new_tokens),
+        kv_tokens=_prefer_inner(inner.kv_tokens, outer.kv_tokens),
     )
+
+
+def _prefer_inner(inner_value: int | None, outer_value: int | None) -> int | None:
+    """Return the value of the inner annotation, or that of the outer one if it is
+    None."""
+    return outer_value if inner_value is None else inner_value
 
 
 class ServerSteps(msgspec.Struct, frozen=True, eq=False):
@@ -312,7 +313,7 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
 
     steps: Steps
     # One per step; None if no annotation in it has a known form.
-    asked: tuple[Requested | None, ...]
+    requested: tuple[Requested | None, ...]
 
 
 def find_server_steps(trace: Trace) -> ServerSteps:
@@ -333,4 +334,4 @@ def find_server_steps(trace: Trace) -> ServerSteps:
             requested[step] = combine_annotations(outer, inner)
         else:
             requested[step] = outer or inner
-    return ServerSteps(steps=steps, asked=tuple(requested))
+    return ServerSteps(steps=steps, requested=tuple(requested))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.busy import measure_gpu_times, work_busy_ns
+from fusetui.analysis.questions.busy import measure_gpu_times, measure_work_busy_ns
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import launched_in_steps, step_wall, steps_of
 from fusetui.trace.model.arrays import NO_ROW, summed
@@ -34,7 +34,7 @@ class StepFigures(msgspec.Struct, frozen=True):
     start_ns: int
     dur_ns: int  # step_wall
     kernels: int  # that it launched
-    gpu_busy_ns: int  # with the work that it launched; see busy.work_busy_ns
+    gpu_busy_ns: int  # with the work that it launched; see busy.measure_work_busy_ns
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -158,7 +158,7 @@ def _summarize_steps(trace: Trace) -> list[StepFigures]:
             start_ns=start_ns,
             dur_ns=dur_ns,
             kernels=int((trace.role[rows] == Role.KERNEL).sum()),
-            gpu_busy_ns=work_busy_ns(trace, rows),
+            gpu_busy_ns=measure_work_busy_ns(trace, rows),
         )
         figures.append(step)
     return figures

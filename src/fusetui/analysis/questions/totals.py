@@ -133,10 +133,10 @@ class KernelTotals(Sequence[KernelTotal]):
             trace.name[rows], trace.dur[rows]
         )
         names = [trace.names[key] for key in self._groups.keys.tolist()]
-        alphabetical = np.array(
-            sorted(range(len(names)), key=names.__getitem__), dtype=np.intp
-        )
-        # Equal totals stay in the order of names.
+        groups_by_name = sorted(range(len(names)), key=names.__getitem__)
+        alphabetical = np.array(groups_by_name, dtype=np.intp)
+
+        # The sort is stable: equal totals stay in the order of names.
         total_ns = self._columns["total_ns"][alphabetical]
         largest_first = np.argsort(-total_ns, kind="stable")
         self._order = alphabetical[largest_first]
@@ -176,7 +176,9 @@ def sum_kernels_by_name(trace: Trace, rows: Rows | None = None) -> KernelTotals:
         trace: The trace.
         rows: The kernels that count; by default all.
     """
-    return KernelTotals(trace, trace.rows_of(Role.KERNEL) if rows is None else rows)
+    if rows is None:
+        rows = trace.rows_of(Role.KERNEL)
+    return KernelTotals(trace, rows)
 
 
 def sum_ops_by_name(trace: Trace) -> tuple[OpTotal, ...]:
@@ -226,13 +228,13 @@ def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[OpSums]:
         The sums of each group.
     """
     is_outer = ~mark_nested_in_same_name(trace, rows)
-    gpu_ns, kernels = sum_gpu_work_under_rows(trace)
+    gpu_work = sum_gpu_work_under_rows(trace)
     all_sums = []
     for total_ns, self_of_group_ns, gpu_of_group_ns, kernels_of_group in zip(
         groups.sums(np.where(is_outer, trace.dur[rows], 0)).tolist(),
-        groups.sums(self_ns(trace)[rows]).tolist(),
-        groups.sums(np.where(is_outer, gpu_ns[rows], 0)).tolist(),
-        groups.sums(np.where(is_outer, kernels[rows], 0)).tolist(),
+        groups.sums(measure_self_ns(trace)[rows]).tolist(),
+        groups.sums(np.where(is_outer, gpu_work.ns[rows], 0)).tolist(),
+        groups.sums(np.where(is_outer, gpu_work.kernels[rows], 0)).tolist(),
         strict=True,
     ):
         sums = OpSums(
@@ -245,24 +247,31 @@ def sum_op_groups(trace: Trace, rows: Rows, groups: Groups) -> list[OpSums]:
     return all_sums
 
 
-def self_ns(trace: Trace) -> Int64s:
+def measure_self_ns(trace: Trace) -> Int64s:
     """Return the duration of each slice minus that of its direct children.
 
     Children of one slice never overlap.
     """
     children = np.flatnonzero(trace.parent != NO_ROW)
-    return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
+    parent_of_child = trace.parent[children]
+    children_ns = summed(parent_of_child, trace.dur[children], len(trace))
+    return trace.dur - children_ns
 
 
-def sum_gpu_work_under_rows(trace: Trace) -> tuple[Int64s, Int64s]:
+class GpuWorkOfRows(NamedTuple):
+    """The GPU work that was launched inside each slice; one entry per row of the
+    trace."""
+
+    ns: Int64s  # the durations of kernels, memcpys and memsets
+    kernels: Int64s  # the number of kernels
+
+
+def sum_gpu_work_under_rows(trace: Trace) -> GpuWorkOfRows:
     """Add up for each slice the GPU work that was launched inside it, at any depth.
 
     A launch counts at its call, or at its op if only that is known. Work of a replayed
-    CUDA graph counts at the call that was captured, if the capture is known.
-
-    Returns:
-        For each row of the trace the time in ns, of memcpys and memsets too, and
-        the number of kernels.
+    CUDA graph counts at the call that was captured, if the capture is known. A slice
+    inside which nothing was launched has 0.
     """
     gpu_rows = trace.gpu_rows
     op = trace.op[gpu_rows]
@@ -280,9 +289,10 @@ def sum_gpu_work_under_rows(trace: Trace) -> tuple[Int64s, Int64s]:
     rows = gpu_rows[has_issuer]
     issuer = issuer[has_issuer]
     is_kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    ns = sum_over_subtrees(trace, issuer, trace.dur[rows])
-    kernels = sum_over_subtrees(trace, issuer, is_kernel)
-    return ns, kernels
+    return GpuWorkOfRows(
+        ns=sum_over_subtrees(trace, issuer, trace.dur[rows]),
+        kernels=sum_over_subtrees(trace, issuer, is_kernel),
+    )
 
 
 def mark_nested_in_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:

@@ -211,12 +211,14 @@ def _measure_self_times(trace: Trace, rows: Rows, *, begin: int, end: int) -> In
 
 def _find_overlapping_rows(trace: Trace, track: Track, *, begin: int, end: int) -> Rows:
     """Return the rows of a track that overlap the window [begin, end), ascending."""
-    first_row, end_row = find_rows_starting_between(trace, track, [begin, end])
-    rows_inside = np.arange(first_row, end_row)
+    started_inside = find_rows_starting_between(
+        trace, track, begin_ns=begin, end_ns=end
+    )
+    rows_inside = np.arange(started_inside.start, started_inside.stop)
 
     # What still runs at `begin` is the row before the window, or one of its parents.
     still_running: list[int] = []
-    row = first_row - 1
+    row = started_inside.start - 1
     while row >= track.first_row:
         if trace.end[row] > begin:
             still_running.append(row)

@@ -130,7 +130,7 @@ def extract_summary(trace: Trace, path: str) -> model.RankSummary:
         path=path,
         rank=rank,
         rank_by=rank_by,
-        world_size=process_groups.world_size(trace.keys),
+        world_size=process_groups.read_world_size(trace.keys),
         host=_read_machine_name(trace),
         devices=_count_devices(trace),
         device=device_number,

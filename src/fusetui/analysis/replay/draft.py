@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.busy import effective_ns
+from fusetui.analysis.questions.busy import measure_effective_ns
 from fusetui.analysis.replay.graph import (
     NEVER,
     ORIGIN_NODE,
@@ -115,7 +115,7 @@ class Draft:
                 ones; both are ns, one for each of `nodes`.
         """
         effective_of_row = np.zeros(len(self.trace), dtype=np.int64)
-        effective_of_row[self.trace.gpu_rows] = effective_ns(self.trace)
+        effective_of_row[self.trace.gpu_rows] = measure_effective_ns(self.trace)
         rows = self.graph.row[nodes]
         recorded_ns = effective_of_row[rows]
         overlap_ns = self.graph.lasted[nodes] - recorded_ns

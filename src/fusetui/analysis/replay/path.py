@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.questions.busy import communicates, measure_effective_ns
 from fusetui.analysis.questions.loaders import find_loader_calls
 from fusetui.analysis.replay.build import build_graph
 from fusetui.analysis.replay.graph import Graph, Node
@@ -617,7 +617,7 @@ def _measure_kernel_times(trace: Trace, graph: Graph) -> _NamedTimes:
     """Measure the effective time of each kernel: without what overlaps the kernel
     before it."""
     effective_of_row = np.zeros(len(trace), dtype=np.int64)
-    effective_of_row[trace.gpu_rows] = effective_ns(trace)
+    effective_of_row[trace.gpu_rows] = measure_effective_ns(trace)
 
     tasks = graph.gpu_tasks
     rows_of_tasks = graph.row[tasks].astype(np.intp)

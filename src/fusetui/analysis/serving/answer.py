@@ -14,7 +14,7 @@ from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.experts import Experts, describe_experts
 from fusetui.analysis.serving.layers import Layers, recognize_layers
 from fusetui.analysis.serving.limit import Limit, compute_limit
-from fusetui.analysis.serving.outliers import outliers
+from fusetui.analysis.serving.outliers import explain_outlier_steps
 from fusetui.analysis.serving.passes import (
     Mode,
     Pass,
@@ -123,7 +123,7 @@ def serving(
     """
     model_passes = find_passes(trace)
     devices = Accounts(trace).devices
-    reasons_of_outliers = outliers(trace, model_passes, devices)
+    reasons_of_outliers = explain_outlier_steps(trace, model_passes, devices)
     steps = _describe_server_steps(trace, model_passes, reasons_of_outliers)
 
     phases = []
@@ -164,7 +164,7 @@ def _find_steps_of_phase(model_passes: Sequence[Pass], phase: ServerPhase) -> li
     """Return the indices of the steps of a phase in which a model ran."""
     step_indices = []
     for step_index, step in enumerate(model_passes):
-        has_model = len(step.model) > 0
+        has_model = len(step.model_rows) > 0
         if step.requested.phase is phase and has_model:
             step_indices.append(step_index)
     return step_indices
@@ -228,12 +228,12 @@ def _describe_phase_limit(
         model: The configuration of the model, if the user gave one.
         peak_overrides: Peak figures of the device that replace the built-in ones.
     """
-    layers = recognize_layers(trace, step.model)
+    layers = recognize_layers(trace, step.model_rows)
     return PhaseLimit(
         phase=phase,
         step=step_index,
         layers=layers,
-        experts=describe_experts(trace, step.model),
+        experts=describe_experts(trace, step.model_rows),
         limit=compute_limit(trace, step, layers, model, peak_overrides),
     )
 
@@ -254,7 +254,7 @@ def _describe_server_steps(
     captured_tokens = _find_captured_tokens(trace, model_passes)
     steps = []
     for step_index, step in enumerate(model_passes):
-        launched = measure_busy_interval(trace, step.rows)
+        launched = measure_busy_interval(trace, step.launched_rows)
         server_step = ServerStep(
             name=step.name,
             start_ns=step.start_ns - trace.begin_ns,
@@ -267,10 +267,10 @@ def _describe_server_steps(
             mode=step.mode,
             replays=step.replays,
             captured_tokens=captured_tokens[step_index],
-            events=len(step.rows),
+            events=len(step.launched_rows),
             gpu_ns=launched.span_ns,
             busy_ns=launched.busy_ns,
-            model_ns=model_pass(trace, step.model).span_ns,
+            model_ns=model_pass(trace, step.model_rows).span_ns,
             outlier=step_index in reasons_of_outliers,
             because=reasons_of_outliers.get(step_index, ()),
         )
@@ -293,7 +293,7 @@ def _find_captured_tokens(
     tokens_of_capture: dict[int, int | None] = {}  # by one call of the capture
     captured_tokens: list[int | None] = []
     for step in model_passes:
-        captured_calls = trace.captured[step.model]
+        captured_calls = trace.captured[step.model_rows]
         is_joined = captured_calls >= 0
         if not is_joined.any():
             captured_tokens.append(None)
@@ -301,7 +301,9 @@ def _find_captured_tokens(
 
         last_call = int(captured_calls.max())
         if last_call not in tokens_of_capture:
-            tokens_of_capture[last_call] = find_products(trace, step.model).rows
+            tokens_of_capture[last_call] = find_products(
+                trace, step.model_rows
+            ).dominant_m
         captured_tokens.append(tokens_of_capture[last_call])
     return captured_tokens
 

@@ -78,7 +78,7 @@ class Between(msgspec.Struct, frozen=True):
     copy_ns: int
     idle_ns: int
     idle: dict[str, int]  # ns by reason
-    # the largest first; adds up to the host's part of idle
+    # what the CPU did, the largest first; adds up to the host's part of idle
     doing: tuple[GapActivity, ...]
 
 
@@ -115,9 +115,9 @@ def describe_between_passes(
     """
     passes_on_device = []
     for step in model_passes:
-        if not len(step.model):
+        if not len(step.model_rows):
             continue
-        first_event = int(step.model[0])
+        first_event = int(step.model_rows[0])
         if trace.track_of(first_event).pid == device.pid:
             passes_on_device.append(step)
 
@@ -145,7 +145,7 @@ def _find_windows_between(trace: Trace, model_passes: Sequence[Pass]) -> _Window
     then, there is no window. E.g. passes from 0 to 8 and from 10 to 18 ms have one,
     from 8 to 10 ms.
     """
-    intervals = [model_pass(trace, step.model) for step in model_passes]
+    intervals = [model_pass(trace, step.model_rows) for step in model_passes]
     intervals.sort(key=lambda interval: interval.begin_ns)
     begins = np.array([interval.begin_ns for interval in intervals], dtype=np.int64)
     ends = np.array([interval.end_ns for interval in intervals], dtype=np.int64)
@@ -171,11 +171,11 @@ def _describe_around_single_pass(
         step: The pass.
         device: The device.
     """
-    device_of_row = trace.process_of_track[trace.track[step.rows]]
-    device_of_model = trace.process_of_track[trace.track[step.model[0]]]
-    rows_on_device = step.rows[device_of_row == device_of_model]
+    device_of_row = trace.process_of_track[trace.track[step.launched_rows]]
+    device_of_model = trace.process_of_track[trace.track[step.model_rows[0]]]
+    rows_on_device = step.launched_rows[device_of_row == device_of_model]
     whole_step = measure_busy_interval(trace, rows_on_device)
-    model = model_pass(trace, step.model)
+    model = model_pass(trace, step.model_rows)
 
     windows = _Windows(
         begin=np.array([whole_step.begin_ns, model.end_ns]),
@@ -257,10 +257,10 @@ def _list_activities(device: Device, windows: _Windows) -> tuple[GapActivity, ..
         GapActivity(what=name, kind=kind, dur_ns=ns)
         for (name, kind), ns in ns_by_name_and_kind.items()
     ]
-    return tuple(sorted(activities, key=_make_sort_key))
+    return tuple(sorted(activities, key=_sort_key_of_activity))
 
 
-def _make_sort_key(activity: GapActivity) -> tuple[int, str, str]:
+def _sort_key_of_activity(activity: GapActivity) -> tuple[int, str, str]:
     """Return the sort key of an activity: the longest first, then by name and kind."""
     return -activity.dur_ns, activity.what, activity.kind
 

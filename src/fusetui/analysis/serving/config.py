@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.analysis.questions.process_groups import world_size
+from fusetui.analysis.questions.process_groups import read_world_size
 from fusetui.analysis.questions.server_steps import Requested
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.products import Product, Products, WeightShape
@@ -325,7 +325,7 @@ def _explain_other_model(
             f" {model.layers} layers"
         )
 
-    ranks = world_size(trace.keys)
+    ranks = read_world_size(trace.keys)
     if ranks != 1:
         return (
             f"the job has {ranks or 'an unknown number of'} ranks, and the trace does "

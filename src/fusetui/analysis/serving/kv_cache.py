@@ -100,7 +100,7 @@ def measure_key_value_cache(
     return _derive_cache_from_config(model, shapes)
 
 
-class _HalfCache(NamedTuple):
+class _KeysOfLayer(NamedTuple):
     """The shape of the keys of one layer in the cache; its values have the same."""
 
     blocks: int
@@ -135,7 +135,7 @@ def _compute_bytes_per_token(inputs: Inputs, tokens: int) -> int:
     return KEYS_AND_VALUES * cache.heads * cache.depth * element_bytes
 
 
-def _find_possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
+def _find_possible_caches(tensors: Sequence[Tensor | None]) -> set[_KeysOfLayer]:
     """Return the shapes among the inputs of attention that may be a key-value cache.
 
     A cache of blocks is either two successive inputs (keys, then values) of the same
@@ -155,7 +155,7 @@ def _find_possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
             _, blocks, tokens_of_block, heads, depth = tensor.shape
         else:
             continue
-        cache = _HalfCache(
+        cache = _KeysOfLayer(
             blocks=blocks,
             tokens_of_block=tokens_of_block,
             heads=heads,
@@ -167,11 +167,16 @@ def _find_possible_caches(tensors: Sequence[Tensor | None]) -> set[_HalfCache]:
 
 
 def _has_same_layout(a: Tensor, b: Tensor | None) -> bool:
-    """Decide whether two tensors have the same shape and the same type."""
-    return b is not None and a.shape == b.shape and a.dtype == b.dtype
+    """Decide whether two tensors have the same shape and the same type.
+
+    They do not if there is no second one.
+    """
+    if b is None:
+        return False
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
-def _may_be_queries_of(cache: _HalfCache, tensor: Tensor | None) -> bool:
+def _may_be_queries_of(cache: _KeysOfLayer, tensor: Tensor | None) -> bool:
     """Decide whether a tensor may be the queries that read this cache.
 
     Queries are [tokens, heads, depth]. Several of their heads may share one of the

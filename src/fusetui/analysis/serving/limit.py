@@ -118,7 +118,7 @@ def compute_limit(
         peak_overrides: Peak figures of the device that replace those of the built-in
             table (see `peak_of`).
     """
-    rows = step.model
+    rows = step.model_rows
     kv_tokens = step.requested.kv_tokens
     dur_ns = model_pass(trace, rows).span_ns
 
@@ -218,7 +218,7 @@ def _find_products_of_pass(
         layers: The layers of the pass, if they were recognized.
         model: The configuration of the model, if the user gave one.
     """
-    products = find_products(trace, step.model)
+    products = find_products(trace, step.model_rows)
     if model is None:
         return ConfiguredProducts(products=products, missing=HOW_TO_GIVE_SHAPES)
     if products.known or not products.unknown:
@@ -312,8 +312,11 @@ class _Needs(msgspec.Struct, frozen=True):
     @property
     def least_ns(self) -> int | None:
         """The longer of `memory_ns` and `compute_ns`; None if neither is known."""
-        times_ns = [ns for ns in (self.memory_ns, self.compute_ns) if ns is not None]
-        return max(times_ns, default=None)
+        if self.memory_ns is None:
+            return self.compute_ns
+        if self.compute_ns is None:
+            return self.memory_ns
+        return max(self.memory_ns, self.compute_ns)
 
     def least_product_ns(self, product: Product) -> float:
         """Compute how long one product takes at least, in ns.

@@ -49,7 +49,7 @@ class _Outlier(NamedTuple):
     excess_ns: int  # how much longer it takes than the median step
 
 
-def outliers(
+def explain_outlier_steps(
     trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
 ) -> dict[int, tuple[str, ...]]:
     """Find the steps of an inference server that take unusually long, and explain each
@@ -64,7 +64,7 @@ def outliers(
         For the index of each such step its explanations; () if nothing that was
         recorded explains it.
     """
-    with_events = [index for index, step in enumerate(steps) if len(step.rows)]
+    with_events = [index for index, step in enumerate(steps) if len(step.launched_rows)]
     indices_by_phase = by_key(
         with_events, key=lambda index: steps[index].requested.phase
     )
@@ -94,7 +94,8 @@ def _find_outliers_of_phase(
         The outliers by the indices of their steps.
     """
     span_ns = [
-        measure_busy_interval(trace, steps[index].rows).span_ns for index in indices
+        measure_busy_interval(trace, steps[index].launched_rows).span_ns
+        for index in indices
     ]
     median_position = lower_median_index(span_ns)
     median_ns = span_ns[median_position]
@@ -143,9 +144,11 @@ def _compiles_during_step(trace: Trace, step: Pass) -> bool:
     """Return whether torch.compile or Triton compiles on any thread while the step is
     on the CPU. It is recognized by the names of annotations, ops and Python frames."""
     compiling = trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-    begins_before_end = trace.start[compiling] < step.start_ns + step.dur_ns
+    step_end_ns = step.start_ns + step.dur_ns
+    begins_before_end = trace.start[compiling] < step_end_ns
     ends_after_begin = trace.end[compiling] > step.start_ns
-    return bool((begins_before_end & ends_after_begin).any())
+    overlaps_step = begins_before_end & ends_after_begin
+    return bool(overlaps_step.any())
 
 
 def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
@@ -161,8 +164,8 @@ def _waits_for_prefill(trace: Trace, outlier: _Outlier) -> bool:
     if previous.requested.phase not in (ServerPhase.PREFILL, ServerPhase.MIXED):
         return False
 
-    prefill = measure_busy_interval(trace, previous.rows)
-    step = measure_busy_interval(trace, outlier.step.rows)
+    prefill = measure_busy_interval(trace, previous.launched_rows)
+    step = measure_busy_interval(trace, outlier.step.launched_rows)
     runs_when_step_begins = prefill.end_ns > outlier.step.start_ns
 
     # The wait ends with the prefill. If the step would have started earlier by its
@@ -292,8 +295,8 @@ def _account_of_step(
     The account has the time for computing, exposed communication and copies, and idle
     time. Returns None if the device of the step is none of `devices`.
     """
-    pid = trace.track_of(int(step.model[0])).pid
-    interval = measure_busy_interval(trace, step.rows)
+    pid = trace.track_of(int(step.model_rows[0])).pid
+    interval = measure_busy_interval(trace, step.launched_rows)
     begin = np.array([interval.begin_ns])
     end = np.array([interval.end_ns])
     for device in devices:
@@ -310,7 +313,7 @@ def _measure_compute_ns(trace: Trace, step: Pass) -> int:
     """
     kernels = _kernels_of_step(trace, step)
     device_of_kernel = trace.process_of_track[trace.track[kernels]]
-    device_of_model = trace.process_of_track[trace.track[step.model[0]]]
+    device_of_model = trace.process_of_track[trace.track[step.model_rows[0]]]
     on_device = kernels[device_of_kernel == device_of_model]
     computing = on_device[~communicates(trace, on_device)]
     return measure_busy_interval(trace, computing).busy_ns
@@ -318,7 +321,7 @@ def _measure_compute_ns(trace: Trace, step: Pass) -> int:
 
 def _kernels_of_step(trace: Trace, step: Pass) -> Rows:
     """Return the rows of the kernels that a step of the server launched."""
-    kernels: Rows = step.rows[trace.role[step.rows] == Role.KERNEL]
+    kernels: Rows = step.launched_rows[trace.role[step.launched_rows] == Role.KERNEL]
     return kernels
 
 

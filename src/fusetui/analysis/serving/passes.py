@@ -54,8 +54,9 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     dur_ns: int  # step_wall, or the duration of the launch of the graph
     requested: Requested
     mode: Mode
-    rows: Rows  # all GPU events that the step launched
-    model: Rows  # the events of the model among them; see _select_model_events
+    launched_rows: Rows  # all GPU events that the step launched
+    # The events of the model among them; see _select_model_events.
+    model_rows: Rows
     replays: int  # launches of graphs
 
 
@@ -110,15 +111,15 @@ def find_passes(trace: Trace) -> tuple[Pass, ...]:
     If no annotation names steps, each replay of a graph is a pass, unless the trace is
     of training.
     """
-    served = find_server_steps(trace)
-    if served.asked:
-        return _find_passes_of_steps(trace, served)
+    server_steps = find_server_steps(trace)
+    if server_steps.requested:
+        return _find_passes_of_steps(trace, server_steps)
     if is_training(trace):
         return ()
     return tuple(_make_pass_of_replay(trace, nodes) for nodes in replays(trace))
 
 
-def _find_passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]:
+def _find_passes_of_steps(trace: Trace, server_steps: ServerSteps) -> tuple[Pass, ...]:
     """Return the pass of the model that each annotated step of the server launched.
 
     A *pass* is the GPU work of the model for one step, without the copies of its inputs
@@ -126,9 +127,9 @@ def _find_passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]
 
     Args:
         trace: The trace of the server.
-        served: The annotated steps, with what each was requested to compute.
+        server_steps: The annotated steps, with what each was requested to compute.
     """
-    steps = served.steps
+    steps = server_steps.steps
     launched, launch_ns = by_launch_time(trace)
     is_graph_call = mark_graph_calls(trace)
     names = _classify_event_names(trace)
@@ -142,10 +143,10 @@ def _find_passes_of_steps(trace: Trace, served: ServerSteps) -> tuple[Pass, ...]
             name=steps.names[step_index],
             start_ns=int(steps.start[step_index]),
             dur_ns=int(wall_ns[step_index]),
-            requested=served.asked[step_index] or UNKNOWN_REQUEST,
+            requested=server_steps.requested[step_index] or UNKNOWN_REQUEST,
             mode=model.mode,
-            rows=rows,
-            model=model.rows,
+            launched_rows=rows,
+            model_rows=model.rows,
             replays=model.replays,
         )
         model_passes.append(step)
@@ -168,8 +169,8 @@ def _make_pass_of_replay(trace: Trace, nodes: Nodes) -> Pass:
         dur_ns=int(trace.dur[nodes.call]),
         requested=UNKNOWN_REQUEST,
         mode=Mode.GRAPH,
-        rows=nodes.rows,
-        model=nodes.rows,
+        launched_rows=nodes.rows,
+        model_rows=nodes.rows,
         replays=1,
     )
 

@@ -56,7 +56,7 @@ class Products(msgspec.Struct, frozen=True):
     known: int  # products whose weights are known
     each: tuple[Product, ...]  # the known products
     shapes: tuple[WeightShape, ...]  # of the known products, distinct, in order
-    rows: int | None  # M of more than half of the known products: tokens
+    dominant_m: int | None  # M of more than half of the known products: tokens
     unknown: int  # kernels that are products by their name, but of unknown weights
     dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
     source: Literal["shapes", "config"] = "shapes"
@@ -98,7 +98,7 @@ def find_products(trace: Trace, kernels: Rows) -> Products:
         known=len(known_products),
         each=tuple(shaped.product for shaped in known_products),
         shapes=tuple(sorted({shaped.weights for shaped in known_products})),
-        rows=_find_dominant_m(known_products),
+        dominant_m=_find_dominant_m(known_products),
         unknown=int((is_product & ~is_known).sum()),
         dtypes=_collect_operand_types(product_names.values()),
     )

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.questions.busy import communicates, measure_effective_ns
 from fusetui.analysis.why.model import Ceiling, ReducedDurations
 from fusetui.analysis.why.warming import find_tried_launches
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
@@ -237,7 +237,7 @@ class Kernels:
         Only the part within the time of these kernels counts.
         """
         is_of_these = np.isin(self.trace.gpu_rows, self.rows)
-        whole_ns = effective_ns(self.trace)[is_of_these]
+        whole_ns = measure_effective_ns(self.trace)[is_of_these]
 
         # The effective time is the last part of an event.
         effective_begin = self.trace.end[self.rows] - whole_ns

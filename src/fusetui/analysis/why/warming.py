@@ -634,13 +634,13 @@ def find_graph_captures(trace: Trace) -> OneTimeSlices:
     Each goes from a call that begins a capture to the next call on the same thread that
     ends one. It goes to the end of the trace if there is none.
     """
-    begin_calls, end_calls = find_capture_calls(trace)
-    has_end = end_calls != NO_ROW
+    calls = find_capture_calls(trace)
+    has_end = calls.end != NO_ROW
     return OneTimeSlices(
         what="graph capture",
-        rows=begin_calls,
-        start=trace.start[begin_calls],
-        end=np.where(has_end, trace.end[end_calls], trace.end_ns),
+        rows=calls.begin,
+        start=trace.start[calls.begin],
+        end=np.where(has_end, trace.end[calls.end], trace.end_ns),
     )
 
 

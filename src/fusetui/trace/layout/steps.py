@@ -287,7 +287,7 @@ def model_pass(trace: Trace, model_rows: Rows) -> ModelPass:
     Args:
         trace: The trace.
         model_rows: The GPU events of the model in that step, in any order (see
-            `serving.passes.Pass.model`).
+            `serving.passes.Pass.model_rows`).
 
     Returns:
         Their first start and their last end; both 0 if there are none.
