@@ -132,6 +132,15 @@ def test_each_exact_kind_of_a_kernel_is_explained(kind: str) -> None:
     assert find_meaning(IN_LEGEND.get(kind, kind), "kernels")
 
 
+@pytest.mark.parametrize("arg", ["In split size", "Out split size"])
+def test_empty_split_sizes_mean_the_same_in_the_details_as_in_the_help(
+    arg: str,
+) -> None:
+    in_help = find_meaning(arg, "timeline")
+    assert in_help
+    assert MEANING_OF_ARG[arg].partition("; ")[2] == in_help.partition("; ")[2]
+
+
 @pytest.mark.parametrize("arg", LAUNCH_ARGS)
 def test_each_arg_of_a_launch_is_explained(arg: str) -> None:
     """In the help and beside its value."""
