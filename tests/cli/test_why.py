@@ -164,7 +164,7 @@ def test_the_first_finding_is_always_told(
     shown = [format_why(found, 96, below) for below in (6, 9, 12)]
     assert all("\n1. long" in text for text in shown)
     assert ["Try:" in text for text in shown] == [True, False, False]
-    assert ["Kernels that reach the data-sheet rates" in text for text in shown] == [
+    assert ["If kernels reached the data-sheet rates" in text for text in shown] == [
         True,
         True,
         False,

@@ -361,7 +361,7 @@ def _describe_waste(device: DeviceMemory) -> str:
     at_least = "" if waste.is_exact else "at least "
     at_most = "" if waste.is_exact else "at most "
     return (
-        f"{used}. The rest consists of {at_least}{size(rounding_bytes)} of rounding, "
+        f"{used}. The rest is {at_least}{size(rounding_bytes)} lost to rounding, "
         f"{at_most}{size(split_bytes)} free in used segments, and {size(cached_bytes)} in "
         "empty segments."
     )

@@ -17,7 +17,7 @@ PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)
 """A place in the code; its group begins with the folder of the file."""
 
 MORE = (
-    "GPU sizes are allocator blocks (rounded up). A memory snapshot also has stacks, allocation "
+    "GPU sizes are those of allocator blocks (rounded up). A memory snapshot also has stacks, allocation "
     "kinds, segments and the cause of an out-of-memory error. docs/memory.md explains how to record "
     "one."
 )

@@ -131,7 +131,7 @@ def _explain_lateness(straggler: Straggler, steps: int, per: str) -> Iterator[st
         begins = "Its step begins" if reason.has_step else "Its trace begins"
         yield (
             f"{begins} {duration(reason.begins_after_ns)} after the step of rank "
-            f"{reason.begins_after_rank}: the cause lies before the recording."
+            f"{reason.begins_after_rank}: the cause predates the recording."
         )
     elif straggler.cause == "untold":
         yield "Inconclusive: its recorded work does not explain the delay."

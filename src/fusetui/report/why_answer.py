@@ -531,7 +531,8 @@ def describe_ceiling(why: Why) -> str:
     if ceiling.at_stake_ns:
         savings = f"an estimated {duration(ceiling.at_stake_ns)}, and {savings}"
     return (
-        f"Kernels that reach the data-sheet rates in the same precision would save {savings}. "
+        "If kernels reached the data-sheet rates at the same precision, this would "
+        f"save {savings}. "
         f"Only kernels whose work is known are included: "
         f"{percent(ceiling.known_ns, kernels_ns)} of kernel time "
         f"({duration(ceiling.known_ns)})."

@@ -256,7 +256,7 @@ def test_a_rank_that_was_late_where_its_window_begins() -> None:
         90 * US,
         0,
     )
-    assert "the cause lies before the recording." in text
+    assert "the cause predates the recording." in text
 
 
 def test_a_step_without_the_late_ranks_delay_would_take_90_of_150_us() -> None:

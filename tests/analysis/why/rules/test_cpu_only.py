@@ -58,7 +58,7 @@ def test_loader_with_workers_gets_other_advice(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-data-loading", events)
     assert finding.certainty == "certain"
     assert finding.try_ is not None
-    assert finding.try_.startswith("Prepare more batches ahead with")
+    assert finding.try_.startswith("Prepare more batches in advance")
 
 
 def test_a_loader_that_returns_at_once_is_silent(found: Ask, event: Make) -> None:

@@ -43,7 +43,7 @@ def test_workers_that_are_there_are_not_asked_for(
 ) -> None:
     for kind, first in (
         ("Single", "Use DataLoader(num_workers"),
-        ("Multi", "Prepare more batches ahead"),
+        ("Multi", "Prepare more batches in advance"),
     ):
         name = f"enumerate(DataLoader)#_{kind}ProcessingDataLoaderIter.__next__"
         loader = event(name, 16, 74, cat="user_annotation")

@@ -50,7 +50,7 @@ INSIDE_LOADER: Final = lazy_pattern(
 """Matches frames and ops of the loader itself: naming them would not help."""
 
 MORE_WORKERS: Final = (
-    "Prepare more batches ahead with more workers (num_workers), a larger "
+    "Prepare more batches in advance: use more workers (num_workers), a larger "
     "prefetch_factor and persistent_workers=True. If that does not help, make "
     "preprocessing cheaper or move it to the GPU."
 )
