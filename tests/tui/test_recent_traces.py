@@ -172,5 +172,20 @@ async def test_a_path_longer_than_the_list_is_cut_before_its_file_name(
     async with opened([str(LESSON)], (60, 18)) as (app, pilot):
         await pilot.press("o")
         await settled(app, pilot)
-        assert "ttention_fused.json.gz" in screen(app)
+        assert "…/attention_fused.json.gz" in screen(app)
         assert "…" in screen(app)
+
+
+async def test_a_long_path_leaves_room_for_what_is_said_about_traces(
+    kept: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("long-" * 20)
+    remember_opened([trace_at(folder / "attention_fused.json.gz")])
+    async with opened([str(LESSON)], (80, 24)) as (app, pilot):
+        await pilot.press("o")
+        await settled(app, pilot)
+        (line,) = [
+            shown for shown in screen(app).splitlines() if "attention_fused" in shown
+        ]
+        summary = line.partition("attention_fused.json.gz")[2]
+        assert len(summary.strip()) > 20

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined, middle_clip
+from fusetui.text.cutting import width as count_cells
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import step_wall, steps_of
@@ -437,6 +438,7 @@ MIN_HELP_CELLS = 16
 MEANING_INDENT = 6  # of the second line of a word's meaning
 HELP_TITLE = "help"
 EDGE_CELLS = 4  # of an overlay, beside its text
+MAX_SHARE_OF_NAMES = 0.6  # of the width of a list of choices, so that summaries fit
 CONTINUED_CELLS = (
     4  # that the second line of a wide one is indented more than the first
 )
@@ -1016,15 +1018,18 @@ def _choice_rows(
     """Return a row for each trace or program that can be chosen: its name, then its
     summary. `summaries` has one text for each offer."""
     names = [narrow(offer.label) for offer in offers]
-    name_cells = max(map(len, names), default=0) + 2
+    longest_name = max(map(len, names), default=0)
     heading = "  " + _format_choice_keys(state, offers)
     ellipsis = choose_glyphs(state.ascii_only).ellipsis
 
     def formatted(index: int, width: int) -> list[Styled]:
-        # The end of a path is the name of the file, which tells traces apart.
-        name = middle_clip(names[index], width, ellipsis)
-        summary = clip(summaries[index], width - name_cells, ellipsis)
-        return [(name.ljust(name_cells), "strong"), (summary, "plain")]
+        max_name_cells = int(width * MAX_SHARE_OF_NAMES) if any(summaries) else width
+        name_cells = min(longest_name, max_name_cells)
+        name = _clip_path(names[index], name_cells, ellipsis)
+        between = "  "
+        summary_cells = width - name_cells - len(between)
+        summary = clip(summaries[index], summary_cells, ellipsis)
+        return [(name.ljust(name_cells) + between, "strong"), (summary, "plain")]
 
     return Rows(
         identity=(offers, summaries, heading),
@@ -1032,6 +1037,17 @@ def _choice_rows(
         titles=lambda width: heading,
         format=formatted,
     )
+
+
+def _clip_path(path: str, max_cells: int, ellipsis: str) -> str:
+    """Cut a path before the name of its file, which tells traces apart. The name itself
+    is cut only if it is too long on its own: `/data/ru…/rank0.json`."""
+    file_name = path[path.rfind("/") :]  # with its slash
+    folder_cells = max_cells - count_cells(ellipsis) - len(file_name)
+    is_one_cell_per_char = len(path) == count_cells(path)
+    if len(path) <= max_cells or folder_cells < 0 or not is_one_cell_per_char:
+        return middle_clip(path, max_cells, ellipsis)
+    return path[:folder_cells] + ellipsis + file_name
 
 
 def _format_choice_keys(state: State, offers: Sequence[Offer]) -> str:
