@@ -79,7 +79,9 @@ def has_compiled_code(trace: Trace) -> bool:
 def _find_log_next_to(path: Path) -> str:
     """Return the folder or file with the log next to the file of a trace.
 
-    Returns "" if there is none, or if it is not clear which of several it is.
+    Returns "" if there is none, or if it is not clear which of several it is; also if
+    the trace does not exist, and if the only log has the name of another trace. Folders
+    that are links do not count.
 
     Args:
         path: The file of the trace, which may not exist.

@@ -271,8 +271,9 @@ def _find_graph_by_wrapper(
     """Find the graph of a call by the file of its wrapper, the generated code that runs
     it.
 
-    A Python frame in the call names the file. Returns None if no frame does, or if
-    different graphs have that file.
+    A Python frame in the call names the file. Returns None if no frame does, if no
+    graph has that file, or if several have it whose code is not known to be equal. Of
+    graphs with equal code it is the last one.
     """
     path = find_wrapper_file(compiled, call)
     if not path:

@@ -85,7 +85,8 @@ class MiddleHalf(msgspec.Struct, frozen=True, eq=False):
 def find_middle_half(samples: Int64s) -> MiddleHalf:
     """Return the range of the middle half of samples over the first axis.
 
-    Of fewer than five samples, that is the range of all of them.
+    Of fewer than five samples, that is the range of all of them. There must be at least
+    one.
 
     >>> find_middle_half(np.array([[1], [10], [11], [12], [900]]))
     MiddleHalf(low=array([10]), high=array([12]))

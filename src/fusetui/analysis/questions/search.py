@@ -563,9 +563,10 @@ def _mark_rows_on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
 
 
 def _mark_rows_on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
-    """Mark the rows on a thread with this number or name.
+    """Mark the rows on a thread, or a stream of a GPU, with this number or name.
 
-    If no thread has it, a part of the name is enough.
+    If there is none, a part of the name is enough, unless the term asks for whole
+    words.
     """
     is_thread = [term.text in (str(track.tid), track.label) for track in trace.tracks]
     if not any(is_thread) and not term.whole:

@@ -252,7 +252,7 @@ def _choose_device(trace: Trace) -> Device | None:
     """Choose the device whose account stands for the rank; None without a GPU.
 
     It is the device that communicates most often, judged by the first
-    MAX_KERNELS_FOR_DEVICE kernels that communicate.
+    MAX_KERNELS_FOR_DEVICE kernels that communicate. Of equals it is the first one.
     """
     is_communication = communicates(trace, trace.gpu_rows)
     rows = trace.gpu_rows[is_communication]

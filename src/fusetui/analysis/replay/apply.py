@@ -108,8 +108,8 @@ def is_range(changes: Sequence[Change]) -> bool:
 def _scale_durations(change: Scaled, draft: Draft) -> None:
     """Change how long kernels, communication or threads take.
 
-    Depending on the change, the new time is a factor of the recorded one, a fixed time,
-    or the least time that the device allows.
+    Depending on the change, the new time is a factor of the current one, a fixed time,
+    or the least time that the device allows. Threads take only a factor.
 
     Raises:
         WrongChangeError: If the trace has nothing that the change names.
@@ -142,8 +142,8 @@ def _scale_threads(change: Scaled, draft: Draft) -> None:
     """Apply a change such as `op:attn x0.5`, `module:mlp x0` or `python x0.5`.
 
     What threads do in the named ops, modules or Python frames takes `factor` times as
-    long. With the factor 0 these are not run at all: they launch nothing and wait for
-    no batch.
+    long. With the factor 0, or without one, these are not run at all: they launch
+    nothing and wait for no batch. `python` alone notes it if no frames were recorded.
 
     Args:
         change: The change.

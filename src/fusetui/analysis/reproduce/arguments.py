@@ -139,7 +139,8 @@ def parse_recorded_inputs(op: str, texts: Sequence[bytes]) -> ParsedInputs:
 
     Raises:
         RefusedError: The call cannot be made again from what was recorded. The
-            error names the argument that is the reason.
+            error names the argument that is the reason; its position is -1 if no
+            single one is, as when no inputs were recorded.
     """
     dims_text, types_text, strides_text, values_text = texts
     strides = parsed(strides_text)

@@ -152,7 +152,7 @@ def _build_flash2_record(match: re.Match[str]) -> KernelName:
 
     The name contains `flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<...`, for
     instance. The short text has the variant, here `splitkv`, and says whether the mask
-    is local and dropout can be applied.
+    is local and dropout can be applied, if the order of the flags is known.
     """
     words_behind_pass = match["kernel"].removeprefix(f"flash_{match['pass']}_")
     variant = words_behind_pass.removesuffix("kernel").strip("_")

@@ -215,7 +215,8 @@ def decode(name: str) -> KernelName | None:
     """Decode the name of a kernel of one of the listed libraries.
 
     The library is recognized by the beginning of the name: `void vllm::moe::` is vLLM.
-    Returns None for a kernel of another library.
+    A kernel of Apex without such a beginning is recognized by its functor. Returns None
+    for a kernel of another library.
     """
     sign = signature(name)
     if sign is None:

@@ -126,7 +126,8 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
 def _describe_longest_name(facts: Facts, cover: Cover) -> str:
     """Name the op, function or wait that takes most of a cover: `, 2 s of it in NAME`.
 
-    The text is "" if there is none, or only those of the loader itself.
+    The text is "" if none takes at least MIN_SHARE_TO_NAME of it, or only those of the
+    loader itself.
     """
     least_ns = MIN_SHARE_TO_NAME * cover.ns
     for named in _rank_names(facts, cover):
