@@ -164,28 +164,29 @@ async def test_o_without_recent_traces_shows_what_was_named(
         assert "here.json.gz" in screen(app)
 
 
+async def line_of_a_trace_with_a_long_path(
+    folder: Path, screen_size: tuple[int, int]
+) -> str:
+    """Return the line of the list of recent traces about a trace far down in a folder."""
+    remember_opened([trace_at(folder / ("long-" * 20) / "attention_fused.json.gz")])
+    async with opened([str(LESSON)], screen_size) as (app, pilot):
+        await pilot.press("o")
+        await settled(app, pilot)
+        lines = screen(app).splitlines()
+    (line,) = [line for line in lines if "attention_fused" in line]
+    return line
+
+
 async def test_a_path_longer_than_the_list_is_cut_before_its_file_name(
     kept: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / ("long-" * 20)
-    remember_opened([trace_at(folder / "attention_fused.json.gz")])
-    async with opened([str(LESSON)], (60, 18)) as (app, pilot):
-        await pilot.press("o")
-        await settled(app, pilot)
-        assert "…/attention_fused.json.gz" in screen(app)
-        assert "…" in screen(app)
+    line = await line_of_a_trace_with_a_long_path(tmp_path, (60, 18))
+    assert "…/attention_fused.json.gz" in line
 
 
 async def test_a_long_path_leaves_room_for_what_is_said_about_traces(
     kept: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / ("long-" * 20)
-    remember_opened([trace_at(folder / "attention_fused.json.gz")])
-    async with opened([str(LESSON)], (80, 24)) as (app, pilot):
-        await pilot.press("o")
-        await settled(app, pilot)
-        (line,) = [
-            shown for shown in screen(app).splitlines() if "attention_fused" in shown
-        ]
-        summary = line.partition("attention_fused.json.gz")[2]
-        assert len(summary.strip()) > 20
+    line = await line_of_a_trace_with_a_long_path(tmp_path, (80, 24))
+    summary = line.partition("attention_fused.json.gz")[2]
+    assert len(summary.strip()) > 20

@@ -1019,11 +1019,12 @@ def _choice_rows(
     summary. `summaries` has one text for each offer."""
     names = [narrow(offer.label) for offer in offers]
     longest_name = max(map(len, names), default=0)
+    has_summaries = any(summaries)
     heading = "  " + _format_choice_keys(state, offers)
     ellipsis = choose_glyphs(state.ascii_only).ellipsis
 
     def formatted(index: int, width: int) -> list[Styled]:
-        max_name_cells = int(width * MAX_SHARE_OF_NAMES) if any(summaries) else width
+        max_name_cells = int(width * MAX_SHARE_OF_NAMES) if has_summaries else width
         name_cells = min(longest_name, max_name_cells)
         name = _clip_path(names[index], name_cells, ellipsis)
         between = "  "
@@ -1042,12 +1043,13 @@ def _choice_rows(
 def _clip_path(path: str, max_cells: int, ellipsis: str) -> str:
     """Cut a path before the name of its file, which tells traces apart. The name itself
     is cut only if it is too long on its own: `/data/ru…/rank0.json`."""
-    file_name = path[path.rfind("/") :]  # with its slash
-    folder_cells = max_cells - count_cells(ellipsis) - len(file_name)
+    _, slash, file_name = path.rpartition("/")
+    end = slash + file_name
+    folder_cells = max_cells - count_cells(ellipsis) - len(end)
     is_one_cell_per_char = len(path) == count_cells(path)
     if len(path) <= max_cells or folder_cells < 0 or not is_one_cell_per_char:
         return middle_clip(path, max_cells, ellipsis)
-    return path[:folder_cells] + ellipsis + file_name
+    return path[:folder_cells] + ellipsis + end
 
 
 def _format_choice_keys(state: State, offers: Sequence[Offer]) -> str:

@@ -633,9 +633,8 @@ def test_of_one_process_its_warnings_and_those_of_none_are_told(path: Path) -> N
     ]
 
 
-def test_an_export_whose_schema_is_at_the_end_of_the_file_is_read(path: Path) -> None:
-    """SQLite moves the schema to a new page once it outgrows the first one."""
-    write(path, KERNEL=[kernel(0, 10)])
+def add_tables_that_fill_the_first_page(path: Path) -> None:
+    """SQLite then moves the schema to a new page, at the end of the file."""
     columns = ", ".join(f"column_{number} text" for number in range(150))
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table ROWS (data blob)")
@@ -643,5 +642,18 @@ def test_an_export_whose_schema_is_at_the_end_of_the_file_is_read(path: Path) ->
         for number in range(4):
             db.execute(f"create table OF_ANOTHER_PROGRAM_{number} ({columns})")
         db.commit()
+
+
+def test_an_export_whose_schema_is_at_the_end_of_the_file_is_read(path: Path) -> None:
+    write(path, KERNEL=[kernel(0, 10)])
+    add_tables_that_fill_the_first_page(path)
     assert b"CUPTI" not in path.read_bytes()[:HEAD]
     assert names(open_trace(str(path), cached=False), Role.KERNEL) == ["gemm"]
+
+
+def test_a_database_of_another_program_is_named_wherever_its_schema_is(
+    path: Path,
+) -> None:
+    add_tables_that_fill_the_first_page(path)
+    with pytest.raises(NotATraceError, match="is a SQLite database: record with torch"):
+        open_trace(str(path), cached=False)

@@ -53,6 +53,7 @@ from fusetui.trace.read.document_text import (
     stretches_of,
 )
 from fusetui.trace.read.elements import Elements
+from fusetui.trace.read.foreign import explain_foreign_database
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import State, Stored, reason
@@ -136,6 +137,9 @@ def _read_tables(
     """
     sources = present_tables(db)
     if not sources:
+        foreign = explain_foreign_database(place.path, db.tables)
+        if foreign is not None:
+            raise NotATraceError(foreign)
         raise NotATraceError(
             f"{place.path} is a database without Nsight Systems events. Record with "
             "nsys profile -t cuda,nvtx, and export with nsys export --type sqlite."

@@ -90,6 +90,15 @@ def explain_foreign(path: str, head: bytes) -> str | None:
     return None
 
 
+def explain_foreign_database(path: str, tables: Iterable[str]) -> str | None:
+    """Return the sentence of `explain_foreign` about a SQLite database with these
+    tables; None if any of them is one of Nsight Systems."""
+    # as of a database whose first page holds the schema
+    header = SQLITE.ljust(SCHEMA_PAGE_TYPE_AT + 1, b"\0")
+    head = header + " ".join(tables).encode("utf-8", "replace")
+    return None if _names_a_table_of_nsys(head) else explain_foreign(path, head)
+
+
 def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
     """Whether the profiler of JAX or TensorFlow wrote this JSON, by the keys around its
     events and by the names of its processes (tsl trace_events_to_json.cc): `/host:CPU`,

@@ -102,8 +102,8 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
 def _find_far_kernels(kernels: Kernels) -> Flags:
     """Tell which kernels take much longer than their bound; one flag per kernel.
 
-    They do work of _KINDS_WITH_KNOWN_BOUND, alone on the device, and not as a try of a search for
-    algorithms.
+    They do work of _KINDS_WITH_KNOWN_BOUND, alone on the device, and not as a try of a
+    search for algorithms.
     """
     taken_ns = kernels.effective_ns
     bounds = kernels.bounds
