@@ -34,7 +34,8 @@ class Palette(CommandPalette):
                 commands.scrollable_content_region
                 for commands in self.query(OptionList)
             ]
-            if not all(regions):  # a region is false without width or height
+            # there may be no list yet; a region is false without width or height
+            if not regions or not all(regions):
                 return False
         return super().check_action(action, parameters)
 

@@ -64,3 +64,7 @@ async def test_a_palette_under_an_overlay_is_not_opened_again(path: str) -> None
         await pilot.pause()
         palettes = [one for one in app.screen_stack if isinstance(one, Palette)]
         assert len(palettes) == 1
+
+
+def test_a_palette_without_a_list_yet_is_not_paged() -> None:
+    assert Palette().check_action("command_list", ("page_down",)) is False
